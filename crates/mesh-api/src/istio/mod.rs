@@ -1,0 +1,13 @@
+//! The narrow part of Istio's networking API that is read or emitted.
+//!
+//! These types drop the fields they do not know. So they are for server-side apply and for reading; an object read as
+//! one of them must never be written back.
+
+mod gateway;
+mod virtual_service;
+
+pub use gateway::{Gateway, GatewayPort, GatewayServer, GatewaySpec, GatewayTls};
+pub use virtual_service::{
+    Destination, HttpDirectResponse, HttpMatch, HttpRoute, HttpRouteDestination, PortSelector, StringMatch,
+    VirtualService, VirtualServiceSpec,
+};

@@ -1,0 +1,21 @@
+//! Labels, annotations, groups and field managers.
+
+/// The API group of `GatewayBinding` and `IngressRequest`.
+pub const INTEGRATOR_GROUP: &str = "integrator.istio-operators.io";
+
+/// The label by which Kubernetes tools tell who manages an object; its value is [`INTEGRATOR`] on ours.
+/// Source: Kubernetes' recommended labels.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+
+/// The integrator's name: the value of [`MANAGED_BY_LABEL`], and its field manager in server-side apply.
+pub const INTEGRATOR: &str = "istio-integrator";
+
+/// The annotation that names the Gateway (`namespace/name`) a generated object belongs to. It is for people and tools
+/// that read; the integrator decides nothing by it.
+pub const GATEWAY_ANNOTATION: &str = "integrator.istio-operators.io/gateway";
+
+/// The annotation that names the host a generated object serves, for people and tools that read.
+pub const HOST_ANNOTATION: &str = "integrator.istio-operators.io/host";
+
+/// How the name of every route that needs no login begins. No text of a user is ever part of a route's name.
+pub const OPEN_ROUTE_PREFIX: &str = "ii.open.";

@@ -1,0 +1,134 @@
+//! Which hosts the servers of an Istio Gateway accept from the integrator's namespace, and under which URL.
+
+use mesh_api::Reason;
+use mesh_api::istio::GatewayServer;
+use mesh_api::syntax::pattern_covers;
+
+use crate::input::{GatewayFacts, ObjectKey, Settings};
+use crate::output::Finding;
+use crate::text;
+
+/// How a server answers HTTP requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Plain,
+    Tls,
+    /// It only redirects to HTTPS.
+    Redirect,
+}
+
+/// How the server reads HTTP requests, or `None` if it hands connections through. As istiod decides it: protocols of
+/// the HTTP family, and HTTPS where TLS ends at the gateway; a `tls` without a mode means PASSTHROUGH.
+fn mode(server: &GatewayServer) -> Option<Mode> {
+    match server.port.protocol.to_ascii_uppercase().as_str() {
+        "HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB" | "HTTP_PROXY" => {
+            let redirects = server.tls.as_ref().is_some_and(|tls| tls.https_redirect);
+            Some(if redirects { Mode::Redirect } else { Mode::Plain })
+        }
+        "HTTPS" => {
+            let mode = server.tls.as_ref().map_or("", |tls| tls.mode.as_str());
+            (!matches!(mode, "" | "PASSTHROUGH" | "AUTO_PASSTHROUGH")).then_some(Mode::Tls)
+        }
+        _ => None,
+    }
+}
+
+/// The namespace part of an entry of `hosts` (`*` where there is none), and the host part.
+fn split(entry: &str) -> (&str, &str) {
+    entry.split_once('/').unwrap_or(("*", entry))
+}
+
+/// Whether an entry with this namespace part lets `VirtualServices` of the integrator's namespace attach.
+fn lets_in(namespace: &str, gateway: &ObjectKey, settings: &Settings) -> bool {
+    match namespace {
+        "*" => true,
+        "." => gateway.namespace == settings.namespace,
+        other => other == settings.namespace,
+    }
+}
+
+/// The origin (`scheme://host[:port]`) under which the gateway serves the host, or why it does not.
+///
+/// HTTPS is preferred; of several ports the scheme's default one, then the lowest. The port is that of the Gateway,
+/// which is the one clients use unless a load balancer before it maps ports.
+pub(crate) fn origin(
+    host: &str,
+    key: &ObjectKey,
+    facts: &GatewayFacts,
+    settings: &Settings,
+) -> Result<String, Finding> {
+    let mut ports = Vec::new();
+    let mut redirected = false;
+    let mut elsewhere = Vec::new();
+    for server in &facts.servers {
+        let Some(mode) = mode(server) else { continue };
+        for (namespace, pattern) in server.hosts.iter().map(|entry| split(entry)) {
+            if !pattern_covers(pattern, host) {
+                continue;
+            }
+            if !lets_in(namespace, key, settings) {
+                elsewhere.push(format!("{namespace}/{pattern}"));
+            } else if mode == Mode::Redirect {
+                redirected = true;
+            } else {
+                ports.push((mode, server.port.number));
+            }
+        }
+    }
+    let best = ports.into_iter().min_by_key(|(mode, port)| {
+        let default = if *mode == Mode::Tls { 443 } else { 80 };
+        (*mode != Mode::Tls, *port != default, *port)
+    });
+    if let Some((mode, port)) = best {
+        let (scheme, default) = if mode == Mode::Tls { ("https", 443) } else { ("http", 80) };
+        return Ok(if port == default {
+            format!("{scheme}://{host}")
+        } else {
+            format!("{scheme}://{host}:{port}")
+        });
+    }
+    if redirected {
+        let message = format!(
+            "Gateway {key} only redirects {host} to HTTPS: add an HTTPS server for it to servers[] of the Gateway"
+        );
+        return Err(Finding::bad(Reason::HostNotOnGateway, message));
+    }
+    if let Some(entry) = elsewhere.first() {
+        return Err(Finding::bad(Reason::GatewayNamespaceMismatch, namespace_message(key, entry, settings)));
+    }
+    let covered = facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts);
+    let message = format!(
+        "no HTTP server of Gateway {key} accepts {host}: add it to servers[].hosts of the Gateway, which has {}",
+        text::list(covered, ", ")
+    );
+    Err(Finding::bad(Reason::HostNotOnGateway, message))
+}
+
+fn mode_is_http(server: &GatewayServer) -> bool {
+    mode(server).is_some()
+}
+
+fn namespace_message(key: &ObjectKey, entry: &str, settings: &Settings) -> String {
+    let (_, pattern) = split(entry);
+    let own = &settings.namespace;
+    format!(
+        "Gateway {key} accepts {entry} only: add {own}/{pattern} to servers[].hosts of the Gateway, since the routes \
+         are in namespace {own}"
+    )
+}
+
+/// Why no host at all can be served through this gateway, or `None`.
+pub(crate) fn reach_problem(key: &ObjectKey, facts: &GatewayFacts, settings: &Settings) -> Option<Finding> {
+    let mut entries =
+        facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts);
+    let Some(first) = entries.clone().next() else {
+        let message = format!(
+            "Gateway {key} has no server of protocol HTTP, nor HTTPS with TLS mode SIMPLE or MUTUAL: add one to servers[]"
+        );
+        return Some(Finding::bad(Reason::GatewayWithoutHttp, message));
+    };
+    if entries.any(|entry| lets_in(split(entry).0, key, settings)) {
+        return None;
+    }
+    Some(Finding::bad(Reason::GatewayNamespaceMismatch, namespace_message(key, first, settings)))
+}
