@@ -1,0 +1,181 @@
+//! What shall be, from what is: pure, without client, clock or environment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mesh_api::{Reason, istio::GatewaySpec};
+use operator_kit::{
+    apply::{Desired, Identity},
+    cache::{Entry, Key},
+};
+use routes::{
+    BindingVerdict, GatewayFacts, Input, ObjectKey, RequestVerdict, ServiceFacts, Settings, compile,
+};
+
+use crate::{
+    apply::{Results, Unwritten},
+    observe::{ObservedBinding, ObservedRequest},
+};
+
+/// Everything that was observed.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Whether the cluster serves Istio's kinds.
+    pub(crate) istio_served: bool,
+    pub(crate) bindings: BTreeMap<Key, Entry<ObservedBinding>>,
+    pub(crate) requests: BTreeMap<Key, Entry<ObservedRequest>>,
+    pub(crate) gateways: BTreeMap<ObjectKey, GatewayFacts>,
+    pub(crate) services: BTreeMap<ObjectKey, ServiceFacts>,
+    /// The labels of each namespace.
+    pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// What shall be done.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// The objects that shall exist, and no other of ours.
+    pub(crate) objects: Vec<Desired>,
+    /// Objects that shall stay as they are.
+    pub(crate) withheld: BTreeSet<Key>,
+    /// Objects that cannot be written at all, and why.
+    pub(crate) unwritable: Results,
+    /// A verdict on each request, on the condition that its objects are written.
+    pub(crate) requests: Vec<RequestVerdict>,
+    /// A verdict on each binding.
+    pub(crate) bindings: Vec<BindingVerdict>,
+}
+
+/// Compiles what was observed.
+pub(crate) fn plan(facts: &Facts, settings: &Settings, identity: Identity) -> Plan {
+    let output = compile(&Input {
+        settings,
+        istio_served: facts.istio_served,
+        bindings: facts.bindings.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
+        requests: facts.requests.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
+        namespaces: &facts.namespaces,
+        services: &facts.services,
+        gateways: &facts.gateways,
+    });
+    let key = |name: &str| Key { namespace: settings.namespace.clone(), name: name.to_owned() };
+    let mut plan = Plan {
+        withheld: output.withheld.iter().map(|name| key(name)).collect(),
+        requests: output.requests,
+        bindings: output.bindings,
+        ..Plan::default()
+    };
+    for object in &output.virtual_services {
+        match Desired::new(object, identity) {
+            Ok(desired) => plan.objects.push(desired),
+            Err(error) => {
+                let key = key(object.metadata.name.as_deref().unwrap_or_default());
+                let unwritten = Unwritten { reason: Reason::InvalidRoutes, message: error.to_string() };
+                plan.withheld.insert(key.clone());
+                plan.unwritable.insert(key, Err(unwritten));
+            }
+        }
+    }
+    plan
+}
+
+/// What matters of a Gateway: its spec, and in which namespaces pods run it.
+///
+/// `pods` is nothing where they are not followed. Where there are none just now, its routes stay exported to where
+/// they `last_were`: a gateway that is restarted must not have every route written twice.
+pub(crate) fn gateway_facts(
+    spec: &GatewaySpec,
+    pods: Option<BTreeSet<String>>,
+    last_were: impl FnOnce() -> BTreeSet<String>,
+) -> GatewayFacts {
+    let has_pods = pods.as_ref().map(|namespaces| !namespaces.is_empty());
+    let workload_namespaces = match pods {
+        Some(namespaces) if !namespaces.is_empty() => namespaces,
+        Some(_) => last_were(),
+        None => BTreeSet::new(),
+    };
+    GatewayFacts { servers: spec.servers.clone(), workload_namespaces, has_pods }
+}
+
+/// The namespaces that an `exportTo` of ours names; none where it names all.
+pub(crate) fn exported_to(export_to: &[String], own: &str) -> BTreeSet<String> {
+    if export_to.iter().any(|entry| entry == "*") {
+        return BTreeSet::new();
+    }
+    export_to.iter().map(|entry| if entry == "." { own.to_owned() } else { entry.clone() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mesh_api::IngressRequest;
+    use mesh_api::integrator::IngressRequestStatus;
+    use mesh_api::{GatewayBinding, integrator::GatewayBindingStatus};
+    use serde_json::json;
+
+    const US: Identity = Identity { manager: "istio-integrator", managed_by: "istio-integrator" };
+
+    fn facts() -> Facts {
+        let binding = json!({
+            "apiVersion": "integrator.istio-operators.io/v1alpha1", "kind": "GatewayBinding",
+            "metadata": {"name": "public", "uid": "b"},
+            "spec": {
+                "default": true,
+                "gateway": {"type": "IstioGateway", "istioGateway": {"namespace": "istio-system", "name": "public"}},
+                "namespaces": {"from": "All"},
+                "hosts": {"domain": "apps.example.com"},
+            },
+        });
+        let request = |name: &str, routes: serde_json::Value| {
+            json!({
+                "apiVersion": "integrator.istio-operators.io/v1alpha1", "kind": "IngressRequest",
+                "metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 1},
+                "spec": {"routes": routes},
+            })
+        };
+        let routes = json!([{"backends": [{"service": "web", "port": 80}]}]);
+        let observed = |value| serde_json::from_value(value).unwrap();
+        let (key, binding) =
+            crate::observe::custom::<GatewayBinding, GatewayBindingStatus>(observed(binding));
+        let mut facts = Facts { istio_served: true, ..Facts::default() };
+        facts.bindings.insert(key, binding);
+        for request in [request("web", routes), request("broken", json!("nonsense"))] {
+            let (key, request) =
+                crate::observe::custom::<IngressRequest, IngressRequestStatus>(observed(request));
+            facts.requests.insert(key, request);
+        }
+        facts
+    }
+
+    #[test]
+    fn an_undecodable_request_does_not_hinder_the_others() {
+        let settings = Settings { namespace: "ii".to_owned(), cluster_domain: "cluster.local".to_owned() };
+        let plan = plan(&facts(), &settings, US);
+        assert_eq!(plan.objects.len(), 1);
+        assert_eq!(plan.objects[0].target().namespace, "ii");
+        assert_eq!(plan.requests.len(), 1, "there is no verdict on what cannot be read");
+        assert!(plan.unwritable.is_empty() && plan.withheld.is_empty());
+    }
+
+    #[test]
+    fn a_gateway_without_pods_stays_where_it_was() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let spec = GatewaySpec::default();
+        let cases = [
+            (Some(set(&["a"])), set(&["a"]), Some(true)),
+            (Some(set(&[])), set(&["before"]), Some(false)),
+            (None, set(&[]), None),
+        ];
+        for (pods, namespaces, has_pods) in cases {
+            let facts = gateway_facts(&spec, pods, || set(&["before"]));
+            assert_eq!((facts.workload_namespaces, facts.has_pods), (namespaces, has_pods));
+        }
+    }
+
+    #[test]
+    fn export_lists_are_read_back() {
+        let read = |entries: &[&str]| {
+            let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
+            exported_to(&entries, "own").into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[".", "istio-system"]), ["istio-system", "own"]);
+        assert!(read(&["*"]).is_empty() && read(&[]).is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! One pass: observe, plan, apply, report.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use kube::core::ApiResource;
+use mesh_api::{
+    GatewayBinding, IngressRequest,
+    integrator::{GatewayBindingStatus, IngressRequestStatus},
+};
+use operator_kit::{
+    apply::Applier,
+    cache::{Cache, Entry, Key},
+    metrics::Metrics,
+    notice::Notices,
+    status::StatusWriter,
+};
+use routes::{GatewayFacts, ObjectKey, Settings};
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use crate::{
+    apply::{Results, RouteWriter},
+    observe::{self, Caches, Custom, GatewayPods, ObservedBinding},
+    plan::{self, Facts, Plan},
+    status::{StatusJob, StatusStage},
+    verdict,
+};
+
+/// The name of the one controller in metrics.
+const CONTROLLER: &str = "routes";
+
+/// Makes passes, and remembers between them what the cluster does not tell.
+pub(crate) struct Reconciler {
+    settings: Settings,
+    caches: Arc<Caches>,
+    pods: GatewayPods,
+    /// In which namespaces each Gateway's pods were when there last were any.
+    last_namespaces: HashMap<ObjectKey, BTreeSet<String>>,
+    writer: RouteWriter,
+    statuses: StatusStage,
+    bindings: ApiResource,
+    requests: ApiResource,
+    metrics: Arc<Metrics>,
+}
+
+impl Reconciler {
+    /// A reconciler that has made no pass yet.
+    pub(crate) fn new(
+        settings: Settings,
+        caches: Arc<Caches>,
+        pods: GatewayPods,
+        applier: Applier,
+        statuses: StatusWriter,
+        notices: Notices,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            settings,
+            pods,
+            last_namespaces: HashMap::new(),
+            writer: RouteWriter::new(applier, Arc::clone(&caches.virtual_services), Arc::clone(&metrics)),
+            caches,
+            statuses: StatusStage::new(statuses, notices),
+            bindings: observe::resource::<GatewayBinding>(),
+            requests: observe::resource::<IngressRequest>(),
+            metrics,
+        }
+    }
+
+    /// Follows the pods of the Gateways that bindings name now.
+    pub(crate) fn observe_gateways(&mut self) {
+        let gateways = self.caches.gateways.snapshot();
+        let named = named_gateways(&self.caches.bindings);
+        let specs = named.iter().filter_map(|key| {
+            let key = Key { namespace: key.namespace.clone(), name: key.name.clone() };
+            gateways.get(&key).and_then(|entry| entry.value.as_ref().as_ref().ok())
+        });
+        self.pods.select(specs.map(|spec| &spec.selector));
+    }
+
+    /// What still hinders a pass. No pass may be made before this is empty: what has not been listed would look as if
+    /// it were gone, and its routes would be removed.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut missing = self.caches.missing();
+        missing.extend(self.pods.missing());
+        missing
+    }
+
+    /// When something that failed may be tried again.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        [self.writer.next(), self.statuses.next()].into_iter().flatten().min()
+    }
+
+    /// Makes the cluster what the bindings and requests ask for, and tells them what became of it.
+    pub(crate) async fn pass(&mut self) {
+        let start = Instant::now();
+        let facts = self.facts();
+        let plan = plan::plan(&facts, &self.settings, self.writer.identity());
+        let mut results = plan.unwritable.clone();
+        let mut failures = 0;
+        if facts.istio_served {
+            // New routes before old ones go: a host that moves to another object is served all the while.
+            results.extend(self.writer.apply(&plan.objects).await);
+            failures += results.values().filter(|result| result.is_err()).count();
+            failures += self.writer.prune(&plan.objects, &plan.withheld).await;
+        }
+        failures += self.report(&facts, &plan, &results).await;
+        self.count(&facts, &plan);
+        let took = start.elapsed();
+        self.metrics.reconciled(CONTROLLER, failures == 0, took);
+        let (requests, objects) = (facts.requests.len(), plan.objects.len());
+        if failures == 0 {
+            debug!(requests, objects, ?took, "pass done");
+        } else {
+            info!(requests, objects, failures, ?took, "pass done, with failures");
+        }
+    }
+
+    fn facts(&mut self) -> Facts {
+        let gateways = self.gateway_facts();
+        let services = self.caches.services.snapshot().into_iter();
+        let namespaces = self.caches.namespaces.snapshot().into_iter();
+        Facts {
+            istio_served: self.caches.istio_served(),
+            bindings: self.caches.bindings.snapshot(),
+            requests: self.caches.requests.snapshot(),
+            gateways,
+            services: services.map(|(key, entry)| (object_key(&key), entry.value.as_ref().clone())).collect(),
+            namespaces: namespaces.map(|(key, entry)| (key.name, entry.value.as_ref().clone())).collect(),
+        }
+    }
+
+    fn gateway_facts(&mut self) -> BTreeMap<ObjectKey, GatewayFacts> {
+        let observed = self.caches.gateways.snapshot();
+        let routes = self.caches.virtual_services.snapshot();
+        let own = &self.settings.namespace;
+        let mut facts = BTreeMap::new();
+        for key in named_gateways(&self.caches.bindings) {
+            let cached = observed.get(&Key { namespace: key.namespace.clone(), name: key.name.clone() });
+            let Some(Ok(spec)) = cached.map(|entry| entry.value.as_ref()) else { continue };
+            let remembered = self.last_namespaces.get(&key);
+            // After a restart, what was written then tells where the pods were.
+            let written = || {
+                let name = key.to_string();
+                let ours = routes.values().find(|entry| entry.value.gateways.contains(&name));
+                ours.map(|entry| plan::exported_to(&entry.value.export_to, own)).unwrap_or_default()
+            };
+            let last_were = || remembered.cloned().unwrap_or_else(written);
+            let gateway = plan::gateway_facts(spec, self.pods.namespaces(&spec.selector), last_were);
+            self.last_namespaces.insert(key.clone(), gateway.workload_namespaces.clone());
+            facts.insert(key, gateway);
+        }
+        self.last_namespaces.retain(|key, _| facts.contains_key(key));
+        facts
+    }
+
+    async fn report(&mut self, facts: &Facts, plan: &Plan, results: &Results) -> usize {
+        let now = Timestamp::now();
+        let requests = self.request_statuses(facts, plan, results, now);
+        let bindings = binding_statuses(facts, plan, now);
+        let failed = self.statuses.write(&self.requests, &self.caches.requests, requests).await;
+        failed + self.statuses.write(&self.bindings, &self.caches.bindings, bindings).await
+    }
+
+    fn request_statuses(
+        &self,
+        facts: &Facts,
+        plan: &Plan,
+        results: &Results,
+        now: Timestamp,
+    ) -> Vec<StatusJob<IngressRequestStatus>> {
+        let namespace = &self.settings.namespace;
+        let judged = plan.requests.iter().filter_map(|verdict| {
+            let key = Key { namespace: verdict.key.namespace.clone(), name: verdict.key.name.clone() };
+            let entry = facts.requests.get(&key)?;
+            let wanted = verdict::of_request(verdict, &entry.value.status, results, namespace, now);
+            Some(job(key, entry, wanted))
+        });
+        let undecodable = facts.requests.iter().filter_map(|(key, entry)| {
+            let error = undecodable(entry)?;
+            let stored = &entry.value.status.conditions;
+            let wanted = IngressRequestStatus {
+                observed_generation: entry.value.generation,
+                conditions: verdict::undecodable(error, stored, entry.value.generation, now),
+                ..IngressRequestStatus::default()
+            };
+            Some(job(key.clone(), entry, wanted))
+        });
+        judged.chain(undecodable).collect()
+    }
+
+    /// Counts what this pass has looked at, each object once, so that one can tell a quiet operator from a stuck one.
+    fn count(&self, facts: &Facts, plan: &Plan) {
+        self.metrics.reconciled_objects("IngressRequest", facts.requests.len());
+        self.metrics.reconciled_objects("GatewayBinding", facts.bindings.len());
+        self.metrics.reconciled_objects("VirtualService", plan.objects.len());
+        for key in facts.requests.keys() {
+            debug!(kind = "IngressRequest", object = %key, "reconciled");
+        }
+    }
+}
+
+fn binding_statuses(facts: &Facts, plan: &Plan, now: Timestamp) -> Vec<StatusJob<GatewayBindingStatus>> {
+    let judged = plan.bindings.iter().filter_map(|verdict| {
+        let key = Key { namespace: String::new(), name: verdict.name.clone() };
+        let entry = facts.bindings.get(&key)?;
+        Some(job(key, entry, verdict::of_binding(verdict, &entry.value.status, now)))
+    });
+    let undecodable = facts.bindings.iter().filter_map(|(key, entry)| {
+        let error = undecodable(entry)?;
+        let stored = &entry.value.status.conditions;
+        let wanted = GatewayBindingStatus {
+            observed_generation: entry.value.generation,
+            conditions: verdict::undecodable(error, stored, entry.value.generation, now),
+            ..GatewayBindingStatus::default()
+        };
+        Some(job(key.clone(), entry, wanted))
+    });
+    judged.chain(undecodable).collect()
+}
+
+fn undecodable<K, Status>(entry: &Entry<Custom<K, Status>>) -> Option<&str> {
+    let error = entry.value.object.as_ref().err()?;
+    (!entry.value.terminating).then_some(error)
+}
+
+fn job<K, Status: Clone>(key: Key, entry: &Entry<Custom<K, Status>>, wanted: Status) -> StatusJob<Status> {
+    StatusJob { key, uid: entry.uid.clone(), stored: entry.value.status.clone(), wanted }
+}
+
+/// The Istio Gateways that bindings name, each once.
+fn named_gateways(bindings: &Cache<ObservedBinding>) -> BTreeSet<ObjectKey> {
+    let references = bindings.snapshot().into_values().filter_map(|entry| {
+        let binding = entry.value.object.as_ref().ok()?;
+        let reference = binding.spec.gateway.istio_gateway.as_ref()?;
+        Some(ObjectKey::new(&reference.namespace, &reference.name))
+    });
+    references.collect()
+}
+
+fn object_key(key: &Key) -> ObjectKey {
+    ObjectKey::new(&key.namespace, &key.name)
+}
