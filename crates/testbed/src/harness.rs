@@ -1,0 +1,298 @@
+//! The test runner for tests on a cluster: one shared cluster for a run, a namespace for each test.
+//!
+//! A test binary sets `harness = false` and calls [`main`] with its tests. Outside a cluster it starts one (or, if
+//! `TESTBED_CLUSTER` names the run directory of a running cluster, joins that) and runs itself again inside; what
+//! it left behind ends with it, however it ends.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, PostParams};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::cluster::{Cluster, Options, Session};
+use crate::istio::output;
+
+/// Set for the process that runs the tests: the run directory of the cluster it is in.
+const INSIDE: &str = "TESTBED_INSIDE";
+/// Names a running cluster to use in place of a new one.
+const SHARED: &str = "TESTBED_CLUSTER";
+
+type BoxedRun = Pin<Box<dyn Future<Output = Result<()>>>>;
+
+/// One test. Make it with [`crate::test!`].
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// Module path and function name.
+    pub name: &'static str,
+    /// The test itself.
+    pub run: fn(Ctx) -> BoxedRun,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+impl std::fmt::Debug for Test {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Test {
+    /// The same test with another limit than the default of 120 s.
+    #[must_use]
+    pub const fn limit_seconds(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+}
+
+/// Makes a [`harness::Test`](Test) of an `async fn(Ctx) -> anyhow::Result<()>`.
+#[macro_export]
+macro_rules! test {
+    ($function:ident) => {
+        $crate::harness::Test {
+            name: concat!(module_path!(), "::", stringify!($function)),
+            run: |ctx| Box::pin($function(ctx)),
+            limit: ::std::time::Duration::from_secs(120),
+        }
+    };
+}
+
+/// What a test works with.
+#[derive(Clone)]
+pub struct Ctx {
+    /// The shared cluster.
+    pub session: Session,
+    /// A client with the administrator's rights, which the audit log knows as `kubernetes-admin`.
+    pub client: kube::Client,
+    /// The test's own namespace. It is deleted after the test.
+    pub namespace: String,
+}
+
+/// Runs the tests that the command line selects.
+pub fn main(tests: &[Test]) -> ExitCode {
+    if let Some(code) = crate::dispatch() {
+        return code;
+    }
+    let mut args = Arguments::from_args();
+    let inside = std::env::var_os(INSIDE).map(PathBuf::from);
+    let selected = tests.iter().any(|t| selects(&args, t.name));
+    if inside.is_none() && selected && !args.list {
+        return outside().unwrap_or_else(|error| {
+            eprintln!("{error:#}");
+            ExitCode::from(101)
+        });
+    }
+    // Tests mostly wait for a cluster; two threads on two cores would leave it idle.
+    args.test_threads.get_or_insert(6);
+    let trials = tests
+        .iter()
+        .map(|&test| {
+            let inside = inside.clone();
+            Trial::test(short(test.name), move || {
+                let run_dir = inside.ok_or_else(|| Failed::from("not inside a cluster"))?;
+                run_one(test, &run_dir)
+            })
+        })
+        .collect();
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// `e2e::pods::restarts` -> `pods::restarts`: the crate's name says nothing.
+fn short(name: &str) -> &str {
+    name.split_once("::").map_or(name, |(_, rest)| rest)
+}
+
+/// The selection rule of libtest, so that a run that selects nothing starts no cluster.
+fn selects(args: &Arguments, name: &str) -> bool {
+    let name = short(name);
+    let matches = |filter: &str| if args.exact { name == filter } else { name.contains(filter) };
+    args.filter.as_deref().is_none_or(matches) && !args.skip.iter().any(|s| matches(s))
+}
+
+fn outside() -> Result<ExitCode> {
+    let cluster = match std::env::var_os(SHARED) {
+        Some(run_dir) => Cluster::attach(&PathBuf::from(run_dir))?,
+        None => Cluster::start(&Options::default())?,
+    };
+    let mut command = cluster.command(&std::env::current_exe()?)?;
+    command.args(std::env::args_os().skip(1)).env(INSIDE, cluster.session().run_dir());
+    let status = command.status().context("run the tests inside the cluster")?;
+    let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(101);
+    Ok(ExitCode::from(code))
+}
+
+fn run_one(test: Test, run_dir: &std::path::Path) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::from)?;
+    let outcome: Result<()> = runtime.block_on(async {
+        let session = Session::at(run_dir)?;
+        let client = session.client().await?;
+        let namespace = create_namespace(&client, short(test.name)).await?;
+        let ctx = Ctx { session, client, namespace };
+        // A local set, so that a panic in the test becomes an error here and the namespace can still be shown.
+        let local = tokio::task::LocalSet::new();
+        let task = local.run_until(async {
+            let handle = tokio::task::spawn_local((test.run)(ctx.clone()));
+            match tokio::time::timeout(test.limit, handle).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(join)) => Err(anyhow::anyhow!("{join}")),
+                Err(_) => bail!("not finished after {} s", test.limit.as_secs()),
+            }
+        });
+        let result = task.await;
+        if result.is_err() {
+            eprintln!("{}", diagnostics(&ctx, test.name));
+        }
+        let namespaces = Api::<Namespace>::all(ctx.client.clone());
+        let _ = namespaces.delete(&ctx.namespace, &kube::api::DeleteParams::background()).await;
+        result
+    });
+    outcome.map_err(|error| Failed::from(format!("{error:#}")))
+}
+
+async fn create_namespace(client: &kube::Client, test: &str) -> Result<String> {
+    let stem: String =
+        test.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let stem = stem.replace("--", "-");
+    let object: Namespace = serde_json::from_value(serde_json::json!({
+        "metadata": {"generateName": format!("t-{}-", &stem[..stem.len().min(45)])},
+    }))?;
+    let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &object).await?;
+    let name = made.metadata.name.context("a created namespace has a name")?;
+    // Pods are refused until the default ServiceAccount is there.
+    let accounts =
+        Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &name);
+    eventually("the default ServiceAccount", 20, || async { Ok(accounts.get("default").await.map(|_| ())?) }).await?;
+    Ok(name)
+}
+
+/// Pods, Events, objects and logs of a test's namespace, for the reader of a failed run.
+fn diagnostics(ctx: &Ctx, test: &str) -> String {
+    // One at a time, or the reports of two failures mix.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock();
+    let ns = ctx.namespace.as_str();
+    let mut text = format!("=== {test} failed; namespace {ns} ===\n");
+    let mut show = |title: &str, args: &[&str]| {
+        let out = output(ctx.session.kubectl(args), None).unwrap_or_else(|e| format!("{e:#}"));
+        text.push_str(&format!("--- {title}\n{}\n", out.trim_end()));
+    };
+    show("pods", &["-n", ns, "get", "pods", "-o", "wide"]);
+    show("events", &["-n", ns, "get", "events", "--sort-by=.lastTimestamp"]);
+    let kinds = "deployments,statefulsets,jobs,services,endpointslices,configmaps";
+    show("objects", &["-n", ns, "get", kinds, "-o", "wide"]);
+    for kind in ["ingressrequests.integrator.istio-operators.io", "gateways.networking.istio.io"] {
+        show(kind, &["-n", ns, "get", kind, "-o", "yaml", "--ignore-not-found"]);
+    }
+    let pods = output(ctx.session.kubectl(["-n", ns, "get", "pods", "-o", "name"]), None).unwrap_or_default();
+    for pod in pods.lines() {
+        show(pod, &["-n", ns, "get", pod, "-o", "jsonpath={.status}"]);
+        let logs = ["-n", ns, "logs", "--all-containers", "--tail=40", "--prefix", pod];
+        show(&format!("logs of {pod}"), &logs);
+    }
+    text
+}
+
+/// Tries until it succeeds; after `seconds`, the last error becomes the test's.
+pub async fn eventually<T, F, Fut>(what: &str, seconds: u64, mut attempt: F) -> Result<T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error).with_context(|| format!("after {seconds} s, still not: {what}"));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Runs a command to its end, without blocking other tests, and returns its standard output.
+///
+/// # Errors
+/// When it fails; the error holds its standard error.
+pub async fn run_command(command: std::process::Command, input: Option<String>) -> Result<String> {
+    tokio::task::spawn_blocking(move || output(command, input.as_deref())).await?
+}
+
+impl Ctx {
+    /// Runs kubectl in the test's namespace and returns its standard output.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with(args, None).await
+    }
+
+    /// The same with something on standard input.
+    pub async fn kubectl_with(&self, args: &[&str], input: Option<&str>) -> Result<String> {
+        let mut all = vec!["-n".to_owned(), self.namespace.clone()];
+        all.extend(args.iter().map(|&a| a.to_owned()));
+        run_command(self.session.kubectl(all), input.map(str::to_owned)).await
+    }
+
+    /// Applies YAML as a person would: `kubectl apply -f -` in the test's namespace.
+    pub async fn apply(&self, yaml: &str) -> Result<String> {
+        self.kubectl_with(&["apply", "-f", "-"], Some(yaml)).await
+    }
+
+    /// Waits for a pod's Ready condition.
+    pub async fn pod_ready(&self, pod: &str) -> Result<()> {
+        self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", &format!("pod/{pod}")]).await?;
+        Ok(())
+    }
+
+    /// A field of an object by JSONPath, for example `("pod/a", "{.status.podIP}")`.
+    pub async fn field(&self, object: &str, path: &str) -> Result<String> {
+        self.kubectl(&["get", object, "-o", &format!("jsonpath={path}")]).await
+    }
+
+    /// The cluster-wide Istio of this run, installed when the first test asks for it.
+    pub async fn istio(&self) -> Result<()> {
+        static ISTIO: OnceLock<Result<(), String>> = OnceLock::new();
+        let session = self.session.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            ISTIO.get_or_init(|| {
+                // A cluster joined through TESTBED_CLUSTER may have one.
+                let probe = session.kubectl(["-n", "istio-system", "get", "deployment", "istiod"]);
+                if output(probe, None).is_ok() {
+                    return Ok(());
+                }
+                crate::istio::install(&session, &[]).map_err(|e| format!("{e:#}"))
+            })
+        })
+        .await?;
+        done.clone().map_err(|e| anyhow::anyhow!("install Istio: {e}"))
+    }
+
+    /// The run's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio.
+    pub async fn integrator(&self) -> Result<()> {
+        static INTEGRATOR: OnceLock<Result<(), String>> = OnceLock::new();
+        self.istio().await?;
+        let session = self.session.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            INTEGRATOR
+                .get_or_init(|| crate::operators::deploy_integrator(&session).map_err(|e| format!("{e:#}")))
+                .clone()
+        });
+        done.await?.map_err(|e| anyhow::anyhow!("deploy istio-integrator: {e}"))
+    }
+
+    /// Starts a cluster of the test's own, to be broken at will, and runs `work` inside its network.
+    ///
+    /// It ends with this call.
+    pub async fn own_cluster<T, F, Fut>(&self, options: Options, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Session) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>>,
+    {
+        tokio::task::spawn_blocking(move || Cluster::start(&options)?.within(work)).await?
+    }
+}

@@ -1,0 +1,56 @@
+//! Our own operators on the test bed: from the archives of `cargo xtask image`, through the manifests in `deploy/`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use process_node::config::{ImageRule, ImageSource};
+
+use crate::cluster::Session;
+use crate::istio::output;
+use crate::paths::repo_root;
+
+/// The archive of one of our images, built first unless `TESTBED_IMAGE_DIR` names a folder just filled.
+pub fn archive(name: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os("TESTBED_IMAGE_DIR") {
+        let path = PathBuf::from(dir).join(format!("{name}.tar"));
+        if !path.is_file() {
+            bail!("{} does not exist; run `cargo xtask image {name} --out` that folder", path.display());
+        }
+        return Ok(path);
+    }
+    let out = crate::images::program("process-node")?.with_file_name("images");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["run", "--quiet", "--package", "xtask", "--", "image", name, "--out"])
+        .arg(&out)
+        .current_dir(repo_root())
+        .status()
+        .context("start cargo")?;
+    if !status.success() {
+        bail!("`cargo xtask image {name}` failed ({status})");
+    }
+    Ok(out.join(format!("{name}.tar")))
+}
+
+/// Makes the image of one of our operators known to the cluster's node.
+pub fn add_image(session: &Session, name: &str) -> Result<()> {
+    let mut map = crate::images::default_map(session.tools())?;
+    let source = ImageSource::OciArchive { path: archive(name)? };
+    map.rules.push(ImageRule { pattern: format!("*istio-operators/{name}:*"), source });
+    session.set_images(&map)
+}
+
+/// Applies `deploy/integrator` as a user would and waits until a replica is ready.
+pub fn deploy_integrator(session: &Session) -> Result<()> {
+    add_image(session, "istio-integrator")?;
+    let base = repo_root().join("deploy/integrator").display().to_string();
+    output(session.kubectl(["apply", "-k", &base]), None).context("kubectl apply -k deploy/integrator")?;
+    let namespace = ["-n", "istio-integrator"];
+    let names = output(session.kubectl([&namespace[..], &["get", "deployments", "-o", "name"]].concat()), None)?;
+    for name in names.lines() {
+        let wait = [&namespace[..], &["rollout", "status", "--timeout=60s", name]].concat();
+        output(session.kubectl(wait), None).with_context(|| format!("wait for {name}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! `cargo xtask test`: everything a test run needs, then the tests, in named parts.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use crate::doctor::target_dir;
+use crate::results::{self, Outcome};
+
+/// Command line of `test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test unit\n  cargo xtask test pods -- restarts\n  \
+                        cargo xtask test --thorough\n  cargo xtask test --thorough repeat")]
+pub(crate) struct Args {
+    /// Run one part only.
+    part: Option<String>,
+    /// The long tests that CI does not run. Without a part: those that have not passed on these very files.
+    #[arg(long)]
+    thorough: bool,
+    /// Print the parts with what they cover and, for the thorough ones, their last outcome.
+    #[arg(long)]
+    list: bool,
+    /// Passed to the tests, for example a name to filter by.
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+struct Part {
+    name: &'static str,
+    covers: &'static str,
+}
+
+const UNIT: &str = "unit";
+
+/// What CI runs. Every name but `unit` is a module of tests/e2e.
+const PARTS: &[Part] = &[
+    Part { name: UNIT, covers: "tests inside the crates, without a cluster" },
+    Part { name: "cluster", covers: "control plane, audit query, snapshots, ending without a trace" },
+    Part { name: "fault", covers: "the proxy that delays, refuses and kills" },
+    Part { name: "pods", covers: "process-node: containers, probes, hooks, env, volumes, status, logs" },
+    Part { name: "network", covers: "process-node: Services, DNS, LoadBalancer addresses" },
+    Part { name: "istio", covers: "istiod, its webhooks, injected gateways, endpoints" },
+    Part { name: "integrator", covers: "istio-integrator: routes, conditions, idle, restart, deploy/" },
+];
+
+const THOROUGH: &[Part] = &[
+    Part { name: "repeat", covers: "all tests on clusters, ten times in a row" },
+    Part { name: "ordinary-user", covers: "all tests on clusters as a user without rights (needs root to become one)" },
+];
+
+fn find<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part> {
+    parts.iter().find(|p| p.name == name).with_context(|| {
+        let names: Vec<&str> = parts.iter().map(|p| p.name).collect();
+        format!("no part {name:?}; there are: {}", names.join(", "))
+    })
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let part = match (&args.part, args.thorough) {
+        (Some(name), false) => Some(find(PARTS, name)?),
+        (Some(name), true) => Some(find(THOROUGH, name)?),
+        (None, _) => None,
+    };
+    crate::doctor::check(true)?;
+    let prepared = prepare(part.is_none_or(|p| p.name != UNIT))?;
+    if args.thorough {
+        return thorough(part, &prepared);
+    }
+    if part.is_none_or(|p| p.name == UNIT) {
+        prepared.cargo(&["test", "--workspace", "--exclude", "e2e"], &args.rest)?;
+    }
+    match part {
+        Some(part) if part.name == UNIT => {}
+        Some(part) => prepared.e2e(&[&[format!("{}::", part.name)], args.rest.as_slice()].concat())?,
+        None => prepared.e2e(&args.rest)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() {
+    for part in PARTS {
+        println!("{:<14} {}", part.name, part.covers);
+    }
+    println!("with --thorough:");
+    for part in THOROUGH {
+        let last = results::last(part.name).map_or_else(
+            || "never run here".to_owned(),
+            |o| {
+                let word = if o.passed { "passed" } else { "failed" };
+                format!("{word} in {} s on {} (files {})", o.seconds, &o.commit[..o.commit.len().min(10)], o.inputs)
+            },
+        );
+        println!("{:<14} {}; {last}", part.name, part.covers);
+    }
+}
+
+struct Prepared {
+    bins: PathBuf,
+    images: PathBuf,
+}
+
+/// Builds tools, programs and images, so that the tests themselves wait for nothing.
+fn prepare(cluster: bool) -> Result<Prepared> {
+    let target = target_dir()?;
+    let profile = std::env::current_exe()?.parent().and_then(Path::file_name).unwrap_or_default().to_owned();
+    let prepared = Prepared { bins: target.join(profile), images: target.join("images") };
+    if cluster {
+        testbed::tools::ensure()?;
+        prepared.cargo(&["build", "--package", "process-node", "--package", "testbed", "--bins"], &[])?;
+        crate::image::build(&[], &prepared.images)?;
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(testbed::paths::repo_root())
+            .env("TESTBED_BIN_DIR", &self.bins)
+            .env("TESTBED_IMAGE_DIR", &self.images);
+        command
+    }
+
+    fn cargo(&self, args: &[&str], rest: &[String]) -> Result<()> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = self.command(cargo);
+        command.args(args).arg("--target-dir").arg(target_dir()?);
+        if !rest.is_empty() {
+            command.arg("--").args(rest);
+        }
+        let status = command.status().context("start cargo")?;
+        if !status.success() {
+            bail!("`cargo {}` failed ({status})", args.join(" "));
+        }
+        Ok(())
+    }
+
+    fn e2e(&self, rest: &[String]) -> Result<()> {
+        self.cargo(&["test", "--package", "e2e"], rest)
+    }
+
+    /// The path of the compiled cluster tests.
+    fn e2e_program(&self) -> Result<PathBuf> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let out = self
+            .command(cargo)
+            .args(["test", "--package", "e2e", "--no-run", "--message-format=json", "--target-dir"])
+            .arg(target_dir()?)
+            .stderr(std::process::Stdio::inherit())
+            .output()?;
+        let text = String::from_utf8_lossy(&out.stdout);
+        text.lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+            .next_back()
+            .context("cargo named no test program")
+    }
+}
+
+fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
+    let (commit, inputs) = results::state()?;
+    let mut failed = Vec::new();
+    for candidate in THOROUGH {
+        match part {
+            Some(part) if part.name != candidate.name => continue,
+            None if results::last(candidate.name).is_some_and(|o| o.passed && o.inputs == inputs) => {
+                println!("{}: passed before on these files", candidate.name);
+                continue;
+            }
+            _ => {}
+        }
+        let started = Instant::now();
+        println!("{}: {}", candidate.name, candidate.covers);
+        let result = match candidate.name {
+            "repeat" => repeat(prepared),
+            "ordinary-user" => ordinary_user(prepared),
+            other => bail!("part {other} has no body"),
+        };
+        let outcome = Outcome {
+            commit: commit.clone(),
+            inputs: inputs.clone(),
+            passed: result.is_ok(),
+            seconds: started.elapsed().as_secs(),
+            ended: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+        };
+        results::keep(candidate.name, &outcome)?;
+        if let Err(error) = result {
+            eprintln!("{}: {error:#}", candidate.name);
+            failed.push(candidate.name);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("failed: {}", failed.join(", "))
+}
+
+fn repeat(prepared: &Prepared) -> Result<()> {
+    for round in 1..=10 {
+        println!("repeat: round {round} of 10");
+        prepared.e2e(&[]).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+/// Runs the compiled tests as `nobody`, with copies of the tools that this user may read.
+fn ordinary_user(prepared: &Prepared) -> Result<()> {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65534;
+    if !nix::unistd::geteuid().is_root() {
+        // Then every other part has shown it already.
+        return prepared.e2e(&[]);
+    }
+    let program = prepared.e2e_program()?;
+    let home = tempfile::tempdir()?;
+    let cache = home.path().join("cache");
+    let copies = [
+        (testbed::paths::cache_dir()?.join("tools"), cache.join("istio-operators/tools")),
+        (prepared.images.clone(), home.path().join("images")),
+    ];
+    for (from, to) in &copies {
+        std::fs::create_dir_all(to.parent().context("a parent folder")?)?;
+        let status = Command::new("cp").arg("-r").arg(from).arg(to).status()?;
+        if !status.success() {
+            bail!("copy {} to {}", from.display(), to.display());
+        }
+    }
+    let bins = home.path().join("bin");
+    std::fs::create_dir_all(&bins)?;
+    for name in ["process-node", "test-server"] {
+        std::fs::copy(prepared.bins.join(name), bins.join(name))?;
+    }
+    let copy = bins.join("e2e");
+    std::fs::copy(&program, &copy)?;
+    let status = Command::new("chown").arg("-R").arg(format!("{NOBODY}:{NOBODY}")).arg(home.path()).status()?;
+    if !status.success() {
+        bail!("chown {}", home.path().display());
+    }
+    let status = Command::new(&copy)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .env("HOME", home.path())
+        .env("XDG_CACHE_HOME", &cache)
+        .env("TESTBED_BIN_DIR", &bins)
+        .env("TESTBED_IMAGE_DIR", home.path().join("images"))
+        .current_dir(home.path())
+        .status()
+        .context("start the tests as nobody")?;
+    if !status.success() {
+        bail!("the tests failed as nobody ({status})");
+    }
+    Ok(())
+}
