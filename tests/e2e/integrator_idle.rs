@@ -1,6 +1,7 @@
 //! istio-integrator at rest: no change, no write; a restart is no change.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -49,7 +50,8 @@ spec:
     for n in 0..REQUESTS {
         // The last one is refused: a condition must not be written again and again either.
         let service = if n + 1 == REQUESTS { "missing" } else { "web" };
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "---
 apiVersion: integrator.istio-operators.io/v1alpha1
 kind: IngressRequest
@@ -57,7 +59,7 @@ metadata: {{name: r{n}, namespace: default}}
 spec:
   routes: [{{backends: [{{service: {service}, port: 80}}]}}]
 "
-        ));
+        );
     }
     text
 }
@@ -104,7 +106,7 @@ async fn reconciled(own: &Session) -> Result<BTreeMap<String, u64>> {
         for line in text.lines().filter(|l| l.starts_with("istio_integrator_reconciled_objects_total")) {
             let (name, count) = line.rsplit_once(' ').context("a metric line")?;
             let kind = name.split('"').nth(1).context("the kind label")?.to_owned();
-            *counts.entry(kind).or_default() += count.parse::<f64>()? as u64;
+            *counts.entry(kind).or_default() += count.parse::<u64>()?;
         }
     }
     Ok(counts)
@@ -116,7 +118,7 @@ async fn idle_for_a_minute_writes_nothing(t: Ctx) -> Result<()> {
         let client = own.client().await?;
         let log = AuditLog::new(own.audit_log());
         let (mark, before) = (log.mark(&client).await?, reconciled(&own).await?);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         let writes = log.writes_since(&client, mark, &writes_of_ours()).await?;
         ensure!(writes.is_empty(), "in an idle minute it wrote: {writes:#?}");
         let after = reconciled(&own).await?;

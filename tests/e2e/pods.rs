@@ -251,10 +251,10 @@ async fn logs_of_every_kind(t: Ctx) -> Result<()> {
         tokio::time::sleep(std::time::Duration::from_secs(6)).await;
         t.kubectl(&["delete", "pod", "talks", "--wait=false"]).await
     };
-    let (followed, removed) = futures::join!(follow, remove);
+    let (seen, removed) = futures::join!(follow, remove);
     removed?;
-    let followed = followed?;
-    ensure!(followed.contains("line 1") && followed.contains("late"), "--follow gave {followed:?}");
+    let seen = seen?;
+    ensure!(seen.contains("line 1") && seen.contains("late"), "--follow gave {seen:?}");
     Ok(())
 }
 

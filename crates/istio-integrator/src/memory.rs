@@ -217,8 +217,8 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_foreign_change_is_put_right_once_and_then_ever_less_often() {
+    #[test]
+    fn a_foreign_change_is_put_right_once_and_then_ever_less_often() {
         let (mut memory, desired, start) = (Memory::new(), wanted("x"), Instant::now());
         let edited = ours(wanted("edited").digest());
         assert_eq!(memory.step(&key(), &desired, None, start), NEW);
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(memory.next(later), Some(later + SECOND * 60));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_failed_write_is_tried_again_later_or_when_something_else_is_wanted() {
+    #[test]
+    fn a_failed_write_is_tried_again_later_or_when_something_else_is_wanted() {
         let (mut memory, desired, start) = (Memory::new(), wanted("x"), Instant::now());
         memory.not_written(&key(), desired.digest(), &failure(), start, 0.0);
         let step = memory.step(&key(), &desired, None, start);
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(memory.next(start), None);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn others_objects_and_ending_ones_are_left() {
+    #[test]
+    fn others_objects_and_ending_ones_are_left() {
         let (mut memory, desired, now) = (Memory::new(), wanted("x"), Instant::now());
         let mut live = ours(desired.digest());
         live.terminating = true;
@@ -273,8 +273,8 @@ mod tests {
         assert_eq!(memory.next(now), None, "the cache tells when that changes");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_gone_is_forgotten() {
+    #[test]
+    fn what_is_gone_is_forgotten() {
         let (mut memory, desired, now) = (Memory::new(), wanted("x"), Instant::now());
         memory.not_written(&key(), desired.digest(), &failure(), now, 0.0);
         memory.retain(&BTreeSet::new(), |_| true);

@@ -90,6 +90,11 @@ impl Reconciler {
         missing
     }
 
+    /// What of [`Reconciler::missing`] concerns the gateways' pods.
+    pub(crate) fn missing_pods(&self) -> Vec<String> {
+        self.pods.missing()
+    }
+
     /// When something that failed may be tried again.
     pub(crate) fn next(&self) -> Option<Instant> {
         [self.writer.next(), self.statuses.next()].into_iter().flatten().min()

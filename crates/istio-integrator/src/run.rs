@@ -161,11 +161,11 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
         Arc::clone(&metrics),
     );
 
-    let missing = Arc::new(RwLock::new(caches.missing()));
+    let missing_pods = Arc::new(RwLock::new(Vec::new()));
     let (stop_admin, admin_stops) = oneshot::channel::<()>();
     let mut admin = tokio::spawn(admin::serve(
         listener,
-        Admin { readiness: readiness(Arc::clone(&missing)), metrics, log_level },
+        Admin { readiness: readiness(caches, Arc::clone(&missing_pods)), metrics, log_level },
         async {
             // An error means that the sender is gone, which is the end as well.
             let _ = admin_stops.await;
@@ -187,9 +187,8 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
             leads = work.next(reconciler.next()) => leads,
         };
         reconciler.observe_gateways();
-        let waits_for = reconciler.missing();
-        let ready = waits_for.is_empty();
-        *missing.write().unwrap_or_else(PoisonError::into_inner) = waits_for;
+        let ready = reconciler.missing().is_empty();
+        *missing_pods.write().unwrap_or_else(PoisonError::into_inner) = reconciler.missing_pods();
         if !(ready && leads) {
             continue;
         }
@@ -251,9 +250,11 @@ fn every(interval: Duration) -> Interval {
     ticks
 }
 
-fn readiness(missing: Arc<RwLock<Vec<String>>>) -> admin::Readiness {
+/// Ready means: everything is known that a pass needs, so that this replica could take over at once.
+fn readiness(caches: Arc<Caches>, missing_pods: Arc<RwLock<Vec<String>>>) -> admin::Readiness {
     Arc::new(move || {
-        let missing = missing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = caches.missing();
+        missing.extend_from_slice(&missing_pods.read().unwrap_or_else(PoisonError::into_inner));
         if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
     })
 }

@@ -336,7 +336,7 @@ impl Candidate {
         match self.replace(&lease).await {
             Ok(_) => info!(lease = %self.config.name, "released the lease"),
             Err(error) => {
-                warn!(lease = %self.config.name, %error, "the lease could not be released; it expires")
+                warn!(lease = %self.config.name, %error, "the lease could not be released; it expires");
             }
         }
     }

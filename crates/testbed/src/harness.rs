@@ -4,6 +4,7 @@
 //! `TESTBED_CLUSTER` names the run directory of a running cluster, joins that) and runs itself again inside; what
 //! it left behind ends with it, however it ends.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -177,10 +178,11 @@ fn diagnostics(ctx: &Ctx, test: &str) -> String {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
     let ns = ctx.namespace.as_str();
-    let mut text = format!("=== {test} failed; namespace {ns} ===\n");
+    let mut report = format!("=== {test} failed; namespace {ns} ===\n");
     let mut show = |title: &str, args: &[&str]| {
         let out = output(ctx.session.kubectl(args), None).unwrap_or_else(|e| format!("{e:#}"));
-        text.push_str(&format!("--- {title}\n{}\n", out.trim_end()));
+        // Writing to a String cannot fail.
+        let _ = writeln!(report, "--- {title}\n{}", out.trim_end());
     };
     show("pods", &["-n", ns, "get", "pods", "-o", "wide"]);
     show("events", &["-n", ns, "get", "events", "--sort-by=.lastTimestamp"]);
@@ -195,7 +197,7 @@ fn diagnostics(ctx: &Ctx, test: &str) -> String {
         let logs = ["-n", ns, "logs", "--all-containers", "--tail=40", "--prefix", pod];
         show(&format!("logs of {pod}"), &logs);
     }
-    text
+    report
 }
 
 /// Tries until it succeeds; after `seconds`, the last error becomes the test's.

@@ -1,5 +1,6 @@
 //! Istio on the test bed, installed by its own istioctl from charts stamped as release charts are.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -114,12 +115,12 @@ fn stamp(name: &str, text: &str, stamped: &mut Stamped) -> String {
             }
             _ => None,
         };
-        match replaced {
-            Some(value) => out.push_str(&format!("{indent}{key}: {value}\n")),
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
+        if let Some(value) = replaced {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{indent}{key}: {value}");
+        } else {
+            out.push_str(line);
+            out.push('\n');
         }
     }
     out

@@ -97,6 +97,11 @@ impl Images {
         }
     }
 
+    /// Whether `image` is known to be a stand-in.
+    pub(crate) fn is_stand_in(&self, image: &str) -> bool {
+        ImageMap::load(&self.map).is_ok_and(|map| map.find(image) == Some(&ImageSource::StandIn))
+    }
+
     /// When the image map was last written; a change is a reason to try failed pulls again.
     pub(crate) fn changed(&self) -> Option<SystemTime> {
         std::fs::metadata(&self.map).and_then(|file| file.modified()).ok()

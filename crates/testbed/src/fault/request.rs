@@ -133,7 +133,7 @@ impl Query {
                         let term = term.trim().strip_prefix("metadata.name=")?;
                         Some(term.strip_prefix('=').unwrap_or(term))
                     });
-                    query.field_name = name.unwrap_or_default().to_owned();
+                    name.unwrap_or_default().clone_into(&mut query.field_name);
                 }
                 "dryRun" => query.dry_run = !value.is_empty(),
                 "resourceVersion" => query.resource_version = value.into_owned(),
