@@ -91,7 +91,7 @@ pub(crate) fn gateway_facts(
         Some(_) => last_were(),
         None => BTreeSet::new(),
     };
-    GatewayFacts { servers: spec.servers.clone(), workload_namespaces, has_pods }
+    GatewayFacts { servers: spec.servers.clone(), workload_namespaces, has_pods, gone: false }
 }
 
 /// The namespaces that an `exportTo` of ours names; none where it names all.

@@ -146,7 +146,6 @@ impl Reconciler {
         let mut facts = BTreeMap::new();
         for key in named_gateways(&self.caches.bindings) {
             let cached = observed.get(&Key { namespace: key.namespace.clone(), name: key.name.clone() });
-            let Some(Ok(spec)) = cached.map(|entry| entry.value.as_ref()) else { continue };
             let remembered = self.last_namespaces.get(&key);
             // After a restart, what was written then tells where the pods were.
             let written = || {
@@ -155,7 +154,11 @@ impl Reconciler {
                 ours.map(|entry| plan::exported_to(&entry.value.export_to, own)).unwrap_or_default()
             };
             let last_were = || remembered.cloned().unwrap_or_else(written);
-            let gateway = plan::gateway_facts(spec, self.pods.namespaces(&spec.selector), last_were);
+            let gateway = match cached.map(|entry| entry.value.as_ref()) {
+                Some(Ok(spec)) => plan::gateway_facts(spec, self.pods.namespaces(&spec.selector), last_were),
+                // Gone, or of a form that cannot be read: its routes stay as they are until it is back.
+                _ => GatewayFacts { workload_namespaces: last_were(), gone: true, ..GatewayFacts::default() },
+            };
             self.last_namespaces.insert(key.clone(), gateway.workload_namespaces.clone());
             facts.insert(key, gateway);
         }

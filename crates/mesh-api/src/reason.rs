@@ -123,8 +123,9 @@ reasons! {
         "The routes are decided and about to be written.",
         "Wait; if it lasts, read the log of the integrator.";
     ObjectConflict:
-        "An object of somebody else bears the name of one that is to be written. It is left alone.",
-        "Remove or rename the object that the message names.";
+        "An object of somebody else bears the name of one that is to be written, and is left alone. Or somebody keeps \
+         changing an object of ours, which is put back ever less often.",
+        "Remove or rename the object that the message names, or stop whoever changes it.";
     WriteFailed:
         "The API server refused the write of the routes, or did not answer. It is tried again.",
         "Read the message: it carries the API server's answer.";

@@ -34,7 +34,7 @@ pub(crate) fn read<'a>(input: &Input<'a>) -> Vec<Binding<'a>> {
 
 fn read_one<'a>(object: &'a GatewayBinding, input: &Input<'a>) -> Binding<'a> {
     let gateway = gateway_of(object);
-    let facts = gateway.as_ref().ok().and_then(|key| input.gateways.get(key));
+    let facts = gateway.as_ref().ok().and_then(|key| input.gateways.get(key)).filter(|facts| !facts.gone);
     let ready = match &gateway {
         Err(finding) => finding.clone(),
         Ok(key) => readiness(key, facts, input),

@@ -99,6 +99,9 @@ pub struct GatewayFacts {
     pub workload_namespaces: BTreeSet<String>,
     /// Whether there is a pod that runs it; `None` when nobody looked.
     pub has_pods: Option<bool>,
+    /// Whether the Gateway is gone, and these facts only tell where its pods last were. A Gateway that comes and goes
+    /// must not have every one of its routes written each time.
+    pub gone: bool,
 }
 
 impl From<&Gateway> for GatewayFacts {

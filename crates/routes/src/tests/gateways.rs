@@ -96,6 +96,7 @@ fn a_gateway_that_cannot_serve_is_told_and_nothing_is_withdrawn() {
     for (facts, istio, expected, urls) in [
         (Some(gateway(servers)), false, Reason::IstioNotFound, 1),
         (None, true, Reason::GatewayNotFound, 0),
+        (Some(GatewayFacts { gone: true, ..gateway(servers) }), true, Reason::GatewayNotFound, 0),
         (Some(no_pods), true, Reason::GatewayWithoutPods, 1),
         (Some(GatewayFacts { has_pods: None, ..gateway(servers) }), true, Reason::Ready, 1),
     ] {
@@ -156,4 +157,15 @@ fn gateways_of_the_cluster_are_read_as_they_are() {
     assert_eq!(verdict(&output, "a/shop").urls, ["https://x.example"]);
     assert_eq!(reason(&output, "a/shop"), Reason::Ready);
     assert!(world.gateways.contains_key(&ObjectKey::new("istio-system", "public")));
+}
+
+#[test]
+fn a_gateway_that_goes_changes_no_route() {
+    let there = GatewayFacts {
+        workload_namespaces: BTreeSet::from(["istio-system".to_owned()]),
+        ..gateway(&[server(80, "HTTP", "", &["*"])])
+    };
+    let gone = GatewayFacts { servers: Vec::new(), gone: true, ..there.clone() };
+    let compiled = |facts| World::new().gateway(facts).with(request("a/shop", 0, &["x.example"], &["/"])).compile();
+    assert_eq!(compiled(there).virtual_services, compiled(gone).virtual_services);
 }

@@ -177,6 +177,7 @@ pub(super) fn gateway(servers: &[GatewayServer]) -> GatewayFacts {
         servers: servers.to_vec(),
         workload_namespaces: BTreeSet::from(["istio-system".to_owned()]),
         has_pods: Some(true),
+        gone: false,
     }
 }
 
