@@ -1,7 +1,11 @@
 //! End-to-end tests on the test bed. Each module is a part of `cargo xtask test`.
 
+mod account;
+mod audit;
 mod cluster;
+mod fault;
 mod integrator;
+mod integrator_admission;
 mod integrator_idle;
 mod istio;
 mod network;
@@ -14,12 +18,15 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let parts = [
         cluster::tests(),
+        audit::tests(),
+        fault::tests(),
         pods::tests(),
         pods_lifecycle::tests(),
         pods_volumes::tests(),
         network::tests(),
         istio::tests(),
         integrator::tests(),
+        integrator_admission::tests(),
         integrator_idle::tests(),
     ];
     testbed::harness::main(&parts.concat())

@@ -19,7 +19,6 @@ use tracing::debug;
 const LOCAL_TABLE: u32 = 255;
 
 const NO_SUCH_DEVICE: i32 = 19;
-const NO_SUCH_ENTRY: i32 = 3;
 const EXISTS: i32 = 17;
 
 /// Netlink in the current network namespace.
@@ -156,6 +155,6 @@ mod tests {
             Err(Error::NetlinkError(message))
         };
         assert!(ignore(EXISTS, error(EXISTS)).is_ok());
-        assert!(ignore(EXISTS, error(NO_SUCH_ENTRY)).is_err());
+        assert!(ignore(EXISTS, error(NO_SUCH_DEVICE)).is_err());
     }
 }

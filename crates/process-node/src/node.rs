@@ -139,12 +139,9 @@ async fn renew(leases: &Api<Lease>, config: &NodeConfig, node: &Node) -> anyhow:
 fn status(config: &NodeConfig) -> NodeStatus {
     let quantities: BTreeMap<_, _> =
         CAPACITY.iter().map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned()))).collect();
-    let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
     NodeStatus {
-        addresses: Some(vec![
-            address("InternalIP", config.node_ip.to_string()),
-            address("Hostname", config.node_name.clone()),
-        ]),
+        // No `Hostname`: the API server would prefer it to reach the kubelet API, and nothing resolves it.
+        addresses: Some(vec![NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() }]),
         capacity: Some(quantities.clone()),
         allocatable: Some(quantities),
         conditions: Some(conditions()),

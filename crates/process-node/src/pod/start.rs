@@ -149,7 +149,7 @@ impl Start {
     }
 
     fn announce(&self) {
-        self.event(Normal, "Created", format!("Container created: {}", self.container.name));
+        self.event(Normal, "Created", "Container created".to_owned());
         self.event(Normal, "Started", "Container started".to_owned());
     }
 
@@ -209,7 +209,7 @@ impl Start {
             working_dir: working_dir.or_else(|| program.working_dir.clone()).unwrap_or_else(|| "/".into()),
         };
         let started = Timestamp::now();
-        self.event(Normal, "Created", format!("Container created: {}", self.container.name));
+        self.event(Normal, "Created", "Container created".to_owned());
         match process::start(&spec, &files.log).await {
             Ok(process) => {
                 self.event(Normal, "Started", "Container started".to_owned());

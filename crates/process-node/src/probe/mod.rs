@@ -133,7 +133,7 @@ async fn try_once(check: &Check, place: &Place, limit: Duration) -> Result<(), S
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -145,6 +145,8 @@ mod tests {
         tokio::spawn(async move {
             for answer in ["503 Busy", "200 OK", "204 None"] {
                 let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = [0; 1024];
+                assert!(stream.read(&mut request).await.unwrap() > 0);
                 let text = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
                 stream.write_all(text.as_bytes()).await.unwrap();
             }

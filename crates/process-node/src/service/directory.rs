@@ -30,8 +30,6 @@ pub(crate) struct Entry {
     pub(crate) sticky: bool,
     /// Its ports.
     pub(crate) ports: Vec<Port>,
-    /// Whether it selects endpoints at all, itself or by slices that somebody writes.
-    pub(crate) has_slices: bool,
     /// Ready endpoints' addresses with the host name of each, if it has one. In order, each once.
     pub(crate) members: Vec<Member>,
 }
@@ -149,7 +147,6 @@ impl Entry {
             external_name: spec.external_name.clone().filter(|_| external),
             sticky: spec.session_affinity.as_deref() == Some("ClientIP"),
             ports: ports.filter_map(|port| Port::new(port, slices)).collect(),
-            has_slices: !slices.is_empty(),
             members,
         }
     }
