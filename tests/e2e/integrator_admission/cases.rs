@@ -52,7 +52,7 @@ fn longest_host() -> String {
     format!("{label}.{label}.{label}.{}", "a".repeat(61))
 }
 
-/// Texts that are neither a host nor, since they hold no `*`, a pattern.
+/// Texts that are neither hosts nor patterns of hosts.
 const NO_HOSTS: [&str; 14] = [
     "Shop.example.com",
     "shop.example.com.",

@@ -49,17 +49,14 @@ async fn exchange(
 ) -> Result<u16, String> {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    // The connection is driven beside the request and ends with it.
     let request = request(check, authority)?;
-    tokio::select! {
-        response = sender.send_request(request) => {
-            response.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
-        }
-        ended = connection => Err(match ended {
-            Ok(()) => "the connection was closed".to_owned(),
-            Err(error) => error.to_string(),
-        }),
-    }
+    let mut response = std::pin::pin!(sender.send_request(request));
+    // The connection is driven beside the request. It may end first, with the answer already taken from it.
+    let response = tokio::select! {
+        response = &mut response => response,
+        _ = connection => response.await,
+    };
+    response.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
 }
 
 fn request(check: &HttpCheck, authority: String) -> Result<Request<Empty<Bytes>>, String> {
