@@ -81,7 +81,9 @@ async fn counts_what_is_a_write(ctx: Ctx) -> Result<()> {
     let refused = elsewhere.delete("a", &DeleteParams::default()).await;
     ensure!(matches!(&refused, Err(kube::Error::Api(status)) if status.is_forbidden()), "{refused:?}");
     // The same by somebody else, who is not asked for.
-    Api::<ConfigMap>::namespaced(bed.admin.clone(), &ctx.namespace).delete("a", &DeleteParams::default()).await?;
+    Api::<ConfigMap>::namespaced(bed.admin.clone(), &ctx.namespace)
+        .delete("a", &DeleteParams::default())
+        .await?;
     maps.delete_collection(&DeleteParams::default(), &ListParams::default().labels("none=such")).await?;
 
     let brief = |writes: &[Write]| -> Vec<String> {

@@ -37,14 +37,17 @@ async fn service_account_tokens_work(t: Ctx) -> Result<()> {
         "{{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\",\"spec\":{{\"token\":\"{}\"}}}}",
         token.trim()
     );
-    let answer = t.kubectl_with(&["create", "-f", "-", "-o", "jsonpath={.status.user.username}"], Some(&review)).await?;
+    let answer = t
+        .kubectl_with(&["create", "-f", "-", "-o", "jsonpath={.status.user.username}"], Some(&review))
+        .await?;
     ensure!(answer == format!("system:serviceaccount:{}:default", t.namespace), "the token is {answer}'s");
     Ok(())
 }
 
 async fn snapshot_goes_back_in_time(t: Ctx) -> Result<()> {
     t.own_cluster(bare(), |own| async move {
-        let maps = || async { Ok::<_, anyhow::Error>(Api::<ConfigMap>::namespaced(own.client().await?, "default")) };
+        let maps =
+            || async { Ok::<_, anyhow::Error>(Api::<ConfigMap>::namespaced(own.client().await?, "default")) };
         let made = maps().await?.create(&PostParams::default(), &config_map("kept", "old")?).await?;
         let place = own.run_dir().join("snapshot");
         own.snapshot(&place)?;
@@ -96,7 +99,8 @@ async fn nothing_stays_after_kill(t: Ctx) -> Result<()> {
         let (mut owner, run_dir) = testbed::hold_elsewhere()?;
         let name = run_dir.display().to_string();
         ensure!(processes_of(&name)?.iter().any(|p| p.contains("etcd")), "no etcd runs for {name}");
-        let status = std::process::Command::new("kill").args(["-s", signal, &owner.id().to_string()]).status()?;
+        let status =
+            std::process::Command::new("kill").args(["-s", signal, &owner.id().to_string()]).status()?;
         ensure!(status.success(), "kill -s {signal} failed");
         owner.wait()?;
         eventually("everything of the cluster is gone", 20, || async {

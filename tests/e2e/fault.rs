@@ -13,7 +13,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
-use testbed::fault::{Cut, Expiry, Failure, Fault, FaultProxy, Limit, Match, Rule, Stage, Verb, Victim, When};
+use testbed::fault::{
+    Cut, Expiry, Failure, Fault, FaultProxy, Limit, Match, Rule, Stage, Verb, Victim, When,
+};
 use testbed::harness::{Ctx, Test, eventually};
 
 use crate::account;
@@ -171,7 +173,8 @@ async fn cuts_open_watches(ctx: Ctx) -> Result<()> {
     let version = present_version(&bed.through).await?;
     for cut in [Cut::Close, Cut::Abort, Cut::Expire] {
         // The stream itself, since a watch of `kube` takes a broken connection for an end.
-        let path = format!("/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={version}", ctx.namespace);
+        let path =
+            format!("/api/v1/namespaces/{}/configmaps?watch=true&resourceVersion={version}", ctx.namespace);
         let request = http::Request::get(path).body(Vec::new())?;
         let mut stream = std::pin::pin!(bed.through.clone().into_client().request_stream(request).await?);
         ensure!(faults.open_watches(&Match::watches().resource("configmaps")) == 1);
@@ -180,7 +183,10 @@ async fn cuts_open_watches(ctx: Ctx) -> Result<()> {
         let mut text = String::new();
         let end = stream.read_to_string(&mut text).await;
         ensure!(end.is_err() == (cut == Cut::Abort), "{cut:?}: {end:?}");
-        let error = text.lines().last().is_some_and(|line| line.contains(r#""type":"ERROR""#) && line.contains("410"));
+        let error = text
+            .lines()
+            .last()
+            .is_some_and(|line| line.contains(r#""type":"ERROR""#) && line.contains("410"));
         ensure!(error == (cut == Cut::Expire), "{cut:?}: {text}");
         ensure!(faults.open_watches(&Match::any()) == 0);
     }
@@ -212,7 +218,9 @@ async fn ends_watches_after_events_bytes_and_time(ctx: Ctx) -> Result<()> {
 
     end(Limit::Events(1), Cut::Expire);
     let events: Vec<_> = watch(&bed.through, &version).await?.try_collect().await?;
-    ensure!(matches!(events.as_slice(), [WatchEvent::Added(_), WatchEvent::Error(status)] if status.code == 410));
+    ensure!(
+        matches!(events.as_slice(), [WatchEvent::Added(_), WatchEvent::Error(status)] if status.code == 410)
+    );
 
     // In the middle of the first event: what is left of it is no event.
     end(Limit::Bytes(50), Cut::Close);
@@ -241,7 +249,9 @@ async fn streams_without_holding_events_back(ctx: Ctx) -> Result<()> {
             }
             bail!("the stream ended")
         };
-        tokio::time::timeout(Duration::from_secs(5), seen).await.with_context(|| format!("no event for {name}"))??;
+        tokio::time::timeout(Duration::from_secs(5), seen)
+            .await
+            .with_context(|| format!("no event for {name}"))??;
     }
     Ok(())
 }
@@ -250,7 +260,8 @@ async fn expires_resource_versions(ctx: Ctx) -> Result<()> {
     let bed = Bed::new(&ctx).await?;
     let faults = bed.proxy.faults();
     let old = present_version(&bed.through).await?;
-    let now = create(&bed.through, "a").await?.resource_version().context("a created object has a version")?;
+    let now =
+        create(&bed.through, "a").await?.resource_version().context("a created object has a version")?;
     let horizon = now.parse()?;
 
     faults.expire_before(horizon, Expiry::Status);
@@ -318,7 +329,9 @@ impl Followed {
             }
             bail!("the watcher ended")
         };
-        tokio::time::timeout(Duration::from_secs(30), named).await.with_context(|| format!("no word of {name}"))?
+        tokio::time::timeout(Duration::from_secs(30), named)
+            .await
+            .with_context(|| format!("no word of {name}"))?
     }
 }
 
@@ -363,7 +376,12 @@ async fn kills_the_clients_process(ctx: Ctx) -> Result<()> {
         let victim = Victim::Process(i32::try_from(child.id())?);
         faults.add(Rule::new(Match::writes(), Fault::Kill(victim, stage)).when(When::Nth(1)));
         let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await??;
-        ensure!(output.status.signal() == Some(9), "{stage:?}: {} {}", output.status, String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.signal() == Some(9),
+            "{stage:?}: {} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
         ensure!(faults.hits(held) >= 1, "{stage:?}: {:?}", faults.requests());
         ensure!(bed.exists(&name).await? == written, "{stage:?}");
     }
@@ -401,7 +419,8 @@ async fn hits_some_clients_only(ctx: Ctx) -> Result<()> {
         let name = http::HeaderValue::from_static("odd-one/1");
         config.headers.push((http::header::USER_AGENT, name));
     })?;
-    faults.add(Rule::new(Match::any().user_agent("odd-one"), Fault::Answer(Failure::Conflict, Stage::Before)));
+    faults
+        .add(Rule::new(Match::any().user_agent("odd-one"), Fault::Answer(Failure::Conflict, Stage::Before)));
     touch(&bed.through, "a", "1").await?;
     ensure!(code(touch(&odd, "a", "2").await)? == 409);
 

@@ -91,7 +91,7 @@ fn fault_of_refusal(refusal: &Status, case: &Refused) -> Option<String> {
     // The API server adds a cause without a field when it did not come to the CEL rules.
     let mut named = causes.iter().filter(|cause| cause.field != "<nil>");
     if let Some(other) = named.clone().find(|cause| cause.field != case.field) {
-        return Some(format!("it names {:?} too, not only {:?}", other.field, case.field));
+        return Some(format!("it names {:?}, not {:?} alone", other.field, case.field));
     }
     if !named.any(|cause| cause.message.contains(case.reason)) {
         return Some(format!("no cause at {:?} says {:?}", case.field, case.reason));

@@ -125,7 +125,10 @@ async fn idle_for_a_minute_writes_nothing(t: Ctx) -> Result<()> {
         for (kind, objects) in [("IngressRequest", REQUESTS as u64), ("GatewayBinding", 1)] {
             let count = after.get(kind).unwrap_or(&0) - before.get(kind).unwrap_or(&0);
             // Every 5 seconds for 60; one round may lie outside at either end.
-            ensure!(count >= objects * 10, "{kind}: only {count} reconciliations of {objects} objects in a minute");
+            ensure!(
+                count >= objects * 10,
+                "{kind}: only {count} reconciliations of {objects} objects in a minute"
+            );
         }
         Ok(())
     })
@@ -137,7 +140,8 @@ async fn killed_and_restarted_writes_nothing(t: Ctx) -> Result<()> {
         settled(&own).await?;
         let client = own.client().await?;
         let log = AuditLog::new(own.audit_log());
-        let routes = ["-n", OWN, "get", "virtualservices", "-o", "jsonpath={.items[*].metadata.resourceVersion}"];
+        let routes =
+            ["-n", OWN, "get", "virtualservices", "-o", "jsonpath={.items[*].metadata.resourceVersion}"];
         let (mark, before) = (log.mark(&client).await?, kubectl(&own, &routes, None).await?);
         ensure!(before.split_whitespace().count() == REQUESTS, "the VirtualServices are {before:?}");
         kubectl(&own, &["-n", OWN, "delete", "pods", "--all", "--grace-period=0", "--force"], None).await?;

@@ -20,7 +20,8 @@ pub(crate) fn tests() -> Vec<Test> {
 
 async fn istiod_is_the_pinned_one(t: Ctx) -> Result<()> {
     t.istio().await?;
-    let pods = ["-n", "istio-system", "get", "pods", "-l", "app=istiod", "-o", "jsonpath={.items[0].status.podIP}"];
+    let pods =
+        ["-n", "istio-system", "get", "pods", "-l", "app=istiod", "-o", "jsonpath={.items[0].status.podIP}"];
     let ip = t.kubectl(&pods).await?;
     let reply = curl::get(format!("{ip}:15014").parse()?, "istiod", "/version").await?;
     ensure!(reply.body.starts_with("1.31.1"), "istiod says {}", reply.body);
@@ -122,7 +123,12 @@ spec:
 async fn answers(address: SocketAddr, host: &str, name: &str) -> Result<()> {
     eventually(&format!("{name} answers for {host}"), 40, || async {
         let reply = curl::get(address, host, "/").await?;
-        ensure!(reply.status == 200 && reply.body.contains(&format!("\"{name}\"")), "{} {}", reply.status, reply.body);
+        ensure!(
+            reply.status == 200 && reply.body.contains(&format!("\"{name}\"")),
+            "{} {}",
+            reply.status,
+            reply.body
+        );
         Ok(())
     })
     .await
@@ -131,11 +137,19 @@ async fn answers(address: SocketAddr, host: &str, name: &str) -> Result<()> {
 async fn injected_gateway_follows_endpoints(t: Ctx) -> Result<()> {
     t.istio().await?;
     t.apply(WEB).await?;
-    let as_web = |name: &str| echo_pod(name, "").replace(&format!("labels: {{app: {name}}}"), "labels: {app: web}");
+    let as_web =
+        |name: &str| echo_pod(name, "").replace(&format!("labels: {{app: {name}}}"), "labels: {app: web}");
     t.apply(&as_web("first")).await?;
     t.apply(&gateway("edge", &t.namespace, "sidecar.istio.io/inject: \"true\"")).await?;
     t.kubectl(&["rollout", "status", "deployment/edge", "--timeout=60s"]).await?;
-    let image = t.kubectl(&["get", "pods", "-l", "gateway=edge", "-o", "jsonpath={.items[0].spec.containers[0].image}"]);
+    let image = t.kubectl(&[
+        "get",
+        "pods",
+        "-l",
+        "gateway=edge",
+        "-o",
+        "jsonpath={.items[0].spec.containers[0].image}",
+    ]);
     let image = image.await?;
     ensure!(image == "docker.io/istio/proxyv2:1.31.1", "the injected image is {image}");
     let edge = address(&t, "edge").await?;

@@ -40,7 +40,8 @@ async fn cluster_ip(t: &Ctx, name: &str) -> Result<SocketAddr> {
 
 async fn cluster_ip_balances_and_follows_readiness(t: Ctx) -> Result<()> {
     for name in ["a", "b"] {
-        t.apply(&echo_pod(name, "").replace(&format!("labels: {{app: {name}}}"), "labels: {app: both}")).await?;
+        t.apply(&echo_pod(name, "").replace(&format!("labels: {{app: {name}}}"), "labels: {app: both}"))
+            .await?;
     }
     t.apply(&service("both", "both", PORT_80)).await?;
     t.pod_ready("a").await?;
@@ -131,7 +132,8 @@ async fn names_resolve(t: Ctx) -> Result<()> {
 }
 
 async fn pods_reach_the_api(t: Ctx) -> Result<()> {
-    let script = "exec 3<>/dev/tcp/$KUBERNETES_SERVICE_HOST/$KUBERNETES_SERVICE_PORT && echo connected; sleep 1000";
+    let script =
+        "exec 3<>/dev/tcp/$KUBERNETES_SERVICE_HOST/$KUBERNETES_SERVICE_PORT && echo connected; sleep 1000";
     t.apply(&script_pod("inside", script, "").replace("[sh, -c", "[bash, -c")).await?;
     logged(&t, "inside", "connected").await?;
     Ok(())

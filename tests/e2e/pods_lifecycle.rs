@@ -80,7 +80,10 @@ async fn native_sidecar_starts_first_and_ends_last(t: Ctx) -> Result<()> {
 "
     );
     // The shared directory outlives the pod, so that it can be read afterwards: another pod with the same hostPath.
-    let volume = format!("  volumes:\n  - {{name: out, hostPath: {{path: /{}, type: DirectoryOrCreate}}}}\n", t.namespace);
+    let volume = format!(
+        "  volumes:\n  - {{name: out, hostPath: {{path: /{}, type: DirectoryOrCreate}}}}\n",
+        t.namespace
+    );
     let script = "trap 'sleep 1; date +%s.%N >/shared/main-ended; exit 0' TERM; echo main >>/shared/order; \
                   while :; do sleep 0.1; done";
     let pod = script_pod("carried", script, &format!("{mount}{volume}")).replace("  containers:\n", &sidecar);
@@ -93,7 +96,8 @@ async fn native_sidecar_starts_first_and_ends_last(t: Ctx) -> Result<()> {
     let log = logged(&t, "reads", ".").await?;
     let mut lines = log.lines();
     ensure!(lines.next() == Some("side init main"), "they started as {log:?}");
-    let ended: Vec<f64> = lines.next().unwrap_or_default().split(' ').filter_map(|s| s.parse().ok()).collect();
+    let ended: Vec<f64> =
+        lines.next().unwrap_or_default().split(' ').filter_map(|s| s.parse().ok()).collect();
     ensure!(ended.len() == 2 && ended[0] < ended[1], "main and sidecar ended at {ended:?}");
     Ok(())
 }
@@ -149,8 +153,12 @@ async fn deadline_ends_a_pod(t: Ctx) -> Result<()> {
 }
 
 async fn termination_message_from_the_log(t: Ctx) -> Result<()> {
-    let pod = script_pod("tells", "echo why it failed; exit 4", "    terminationMessagePolicy: FallbackToLogsOnError\n")
-        .replace("spec:\n", "spec:\n  restartPolicy: Never\n");
+    let pod = script_pod(
+        "tells",
+        "echo why it failed; exit 4",
+        "    terminationMessagePolicy: FallbackToLogsOnError\n",
+    )
+    .replace("spec:\n", "spec:\n  restartPolicy: Never\n");
     t.apply(&pod).await?;
     let terminated = "{.status.containerStatuses[0].state.terminated";
     field_is(&t, "pod/tells", &format!("{terminated}.exitCode}}"), "4").await?;
@@ -185,7 +193,14 @@ spec:
         t.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await?;
     }
     eventually("only new pods", 30, || async {
-        let args = t.kubectl(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[0].args[4]}"]);
+        let args = t.kubectl(&[
+            "get",
+            "pods",
+            "-l",
+            "app=web",
+            "-o",
+            "jsonpath={.items[*].spec.containers[0].args[4]}",
+        ]);
         let args = args.await?;
         ensure!(args == "v2 v2", "the pods are {args}");
         Ok(())
@@ -194,7 +209,8 @@ spec:
 }
 
 async fn readiness_gate_is_honoured(t: Ctx) -> Result<()> {
-    let pod = echo_pod("gated", "").replace("spec:\n", "spec:\n  readinessGates: [{conditionType: example.com/go}]\n");
+    let pod = echo_pod("gated", "")
+        .replace("spec:\n", "spec:\n  readinessGates: [{conditionType: example.com/go}]\n");
     t.apply(&pod).await?;
     field_is(&t, "pod/gated", "{.status.conditions[?(@.type==\"ContainersReady\")].status}", "True").await?;
     field_is(&t, "pod/gated", "{.status.conditions[?(@.type==\"Ready\")].status}", "False").await?;

@@ -62,7 +62,10 @@ impl FromStr for Ipv4Cidr {
             prefix: prefix.parse().with_context(|| format!("{text:?} has no prefix length"))?,
         };
         ensure!(network.prefix <= 32, "{text:?} has a prefix length above 32");
-        ensure!(network.contains(network.address), "{text:?} has host bits set: name the network's own address");
+        ensure!(
+            network.contains(network.address),
+            "{text:?} has host bits set: name the network's own address"
+        );
         Ok(network)
     }
 }

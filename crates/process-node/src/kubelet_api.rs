@@ -40,10 +40,13 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const NOT_OFFERED: &str = "This node runs containers as plain processes and offers no exec, attach or port-forward. \
                            Enter the cluster with `cargo xtask shell` instead.\n";
 
+/// Logs by container, by namespace and name of the Pod.
+type LogsByPod = HashMap<(String, String), HashMap<String, Logs>>;
+
 /// Where the logs of running and finished containers are. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogIndex {
-    pods: Arc<Mutex<HashMap<(String, String), HashMap<String, Logs>>>>,
+    pods: Arc<Mutex<LogsByPod>>,
 }
 
 /// The logs of one container.
@@ -93,7 +96,8 @@ impl LogIndex {
 pub(crate) async fn start(config: &NodeConfig, logs: LogIndex) -> anyhow::Result<()> {
     let tls = TlsAcceptor::from(Arc::new(tls(config)?));
     let place = SocketAddr::from((config.node_ip, KUBELET_PORT));
-    let listener = TcpListener::bind(place).await.with_context(|| format!("listen for the kubelet API at {place}"))?;
+    let listener =
+        TcpListener::bind(place).await.with_context(|| format!("listen for the kubelet API at {place}"))?;
     let router = router(logs);
     tokio::spawn(async move {
         loop {
@@ -136,7 +140,8 @@ fn tls(config: &NodeConfig) -> anyhow::Result<rustls::ServerConfig> {
         roots.add(certificate).with_context(|| format!("CA in {}", config.client_ca.display()))?;
     }
     let provider = Arc::new(ring::default_provider());
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?;
+    let clients =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()?;
     let key = PrivateKeyDer::from_pem_file(&config.serving_key)
         .map_err(|error| anyhow::anyhow!("private key in {}: {error}", config.serving_key.display()))?;
     rustls::ServerConfig::builder_with_provider(provider)
@@ -162,17 +167,16 @@ async fn container_logs(
         Err(error) => return (StatusCode::UNPROCESSABLE_ENTITY, error).into_response(),
     };
     let Some(logs) = index.find(&namespace, &pod, &container) else {
-        let message = format!("container {container:?} in pod {pod:?} is waiting to start or is a stand-in\n");
+        let message =
+            format!("container {container:?} in pod {pod:?} is waiting to start or is a stand-in\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     };
     let path = if options.previous {
-        match logs.previous {
-            Some(path) => path,
-            None => {
-                let message = format!("previous terminated container {container:?} in pod {pod:?} not found\n");
-                return (StatusCode::BAD_REQUEST, message).into_response();
-            }
-        }
+        let Some(path) = logs.previous else {
+            let message = format!("previous terminated container {container:?} in pod {pod:?} not found\n");
+            return (StatusCode::BAD_REQUEST, message).into_response();
+        };
+        path
     } else {
         logs.current
     };
@@ -189,11 +193,15 @@ mod tests {
     #[test]
     fn previous_logs_belong_to_the_same_pod() {
         let index = LogIndex::default();
-        let register = |path: &str| index.register("ns", "p", "c", PathBuf::from(path), watch::channel(true).1);
+        let register =
+            |path: &str| index.register("ns", "p", "c", PathBuf::from(path), watch::channel(true).1);
         register("/pods/one/logs/c/0.log");
         assert_eq!(index.find("ns", "p", "c").unwrap().previous, None);
         register("/pods/one/logs/c/1.log");
-        assert_eq!(index.find("ns", "p", "c").unwrap().previous, Some(PathBuf::from("/pods/one/logs/c/0.log")));
+        assert_eq!(
+            index.find("ns", "p", "c").unwrap().previous,
+            Some(PathBuf::from("/pods/one/logs/c/0.log"))
+        );
         register("/pods/two/logs/c/0.log");
         assert_eq!(index.find("ns", "p", "c").unwrap().previous, None);
         index.forget("ns", "p", "one");

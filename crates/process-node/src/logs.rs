@@ -106,7 +106,8 @@ pub(crate) fn tail(path: &Path, max_lines: usize, max_bytes: usize) -> String {
             text.push(b'\n');
         }
     }
-    let starts = text.iter().enumerate().rev().skip(1).filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let starts =
+        text.iter().enumerate().rev().skip(1).filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     let from_lines = starts.take(max_lines).nth(max_lines.saturating_sub(1)).unwrap_or(0);
     let from = from_lines.max(text.len().saturating_sub(max_bytes));
     String::from_utf8_lossy(&text[from..]).into_owned()

@@ -164,7 +164,8 @@ async fn kubelet_api_and_pods(config: NodeConfig, client: Client) -> anyhow::Res
 async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let what = || format!("kubeconfig {}", kubeconfig.display());
     let config = Kubeconfig::read_from(kubeconfig).with_context(what)?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.with_context(what)?;
+    let config =
+        Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.with_context(what)?;
     Client::try_from(config).with_context(what)
 }
 
@@ -174,7 +175,10 @@ fn empty_pods(state_dir: &Path) -> anyhow::Result<()> {
     if pods.exists() {
         // Volumes in memory are mounts, unless the namespace is a new one.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let inside = mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| Path::new(place).starts_with(&pods));
+        let inside = mounts
+            .lines()
+            .filter_map(|line| line.split(' ').nth(1))
+            .filter(|place| Path::new(place).starts_with(&pods));
         for place in inside {
             nix::mount::umount2(place, nix::mount::MntFlags::MNT_DETACH)
                 .with_context(|| format!("unmount {place}"))?;

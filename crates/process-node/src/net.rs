@@ -1,6 +1,7 @@
-//! The node's network: a bridge with a pair of virtual interfaces for each pod, and AnyIP routes.
+//! The node's network: a bridge with a pair of virtual interfaces for each pod, and routes that make whole
+//! networks local.
 //!
-//! A `local` route for a whole network (AnyIP) makes the kernel accept every address of it as its own, so that the
+//! A `local` route for a whole network makes the kernel accept every address of it as its own, so that the
 //! service proxy can listen on a ClusterIP without configuring it on an interface.
 
 use std::fs;
@@ -122,7 +123,7 @@ fn ignore(errno: i32, result: Result<(), Error>) -> Result<(), Error> {
 }
 
 /// Prepares the namespace that the cluster lives in: loopback, bridge, the node's address, and routes that make
-/// ClusterIPs and load balancer addresses local. Safe to repeat.
+/// addresses of Services and load balancers local. Safe to repeat.
 pub(crate) async fn prepare_host(config: &NodeConfig) -> anyhow::Result<()> {
     let network = Network::open()?;
     network.up("lo").await?;

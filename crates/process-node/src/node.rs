@@ -137,11 +137,16 @@ async fn renew(leases: &Api<Lease>, config: &NodeConfig, node: &Node) -> anyhow:
 }
 
 fn status(config: &NodeConfig) -> NodeStatus {
-    let quantities: BTreeMap<_, _> =
-        CAPACITY.iter().map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned()))).collect();
+    let quantities: BTreeMap<_, _> = CAPACITY
+        .iter()
+        .map(|(name, quantity)| ((*name).to_owned(), Quantity((*quantity).to_owned())))
+        .collect();
     NodeStatus {
         // No `Hostname`: the API server would prefer it to reach the kubelet API, and nothing resolves it.
-        addresses: Some(vec![NodeAddress { type_: "InternalIP".to_owned(), address: config.node_ip.to_string() }]),
+        addresses: Some(vec![NodeAddress {
+            type_: "InternalIP".to_owned(),
+            address: config.node_ip.to_string(),
+        }]),
         capacity: Some(quantities.clone()),
         allocatable: Some(quantities),
         conditions: Some(conditions()),
@@ -165,7 +170,12 @@ fn conditions() -> Vec<NodeCondition> {
         last_transition_time: Some(Time(started())),
     };
     vec![
-        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        condition(
+            "MemoryPressure",
+            "False",
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+        ),
         condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
         condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),

@@ -73,7 +73,11 @@ impl Objects {
     }
 
     /// A `ConfigMap`; none if there is none.
-    pub(crate) async fn config_map(&self, namespace: &str, name: &str) -> kube::Result<Option<Arc<ConfigMap>>> {
+    pub(crate) async fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> kube::Result<Option<Arc<ConfigMap>>> {
         self.find(&self.config_maps, namespace, name).await
     }
 

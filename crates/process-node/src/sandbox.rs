@@ -48,7 +48,8 @@ impl Sandbox {
         spec: &SandboxSpec,
     ) -> anyhow::Result<Self> {
         let (socket, stdin) = reexec::socket_pair()?;
-        let child = reexec::command("sandbox").stdin(stdin).kill_on_drop(true).spawn().context("start a sandbox")?;
+        let child =
+            reexec::command("sandbox").stdin(stdin).kill_on_drop(true).spawn().context("start a sandbox")?;
         let pid = child.id().context("the sandbox ended at once")?;
         let mut sandbox = Self { pid, child, socket: tokio::io::BufReader::new(socket) };
         sandbox.await_line().await.context("create the sandbox's namespaces")?;

@@ -93,7 +93,8 @@ impl Filter {
     }
 
     fn selects(&self, write: &Write) -> bool {
-        let renewal = self.lease.as_ref().is_some_and(|(namespace, name)| write.is_renewal_of(namespace, name));
+        let renewal =
+            self.lease.as_ref().is_some_and(|(namespace, name)| write.is_renewal_of(namespace, name));
         write.user == self.user && !renewal
     }
 }
@@ -156,7 +157,9 @@ async fn place_sentinel(client: &kube::Client) -> anyhow::Result<String> {
     let request = http::Request::delete(path).body(Vec::new()).context("audit: sentinel request")?;
     match client.request_text(request).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(name),
-        Ok(answer) => bail!("audit: the API server deleted ConfigMap default/{name}, which nobody made: {answer}"),
+        Ok(answer) => {
+            bail!("audit: the API server deleted ConfigMap default/{name}, which nobody made: {answer}")
+        }
         Err(error) => Err(error).context("audit: cannot place a mark in the audit log"),
     }
 }
@@ -200,11 +203,16 @@ impl Tail<'_> {
         let context = || format!("audit: cannot read {}", self.path.display());
         let mut file = match File::open(self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.offset == 0 => return Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.offset == 0 => {
+                return Ok(false);
+            }
             Err(error) => return Err(error).with_context(context),
         };
         if file.metadata().with_context(context)?.len() < self.offset {
-            bail!("audit: {} has shrunk since the mark: it must not be rotated or truncated", self.path.display());
+            bail!(
+                "audit: {} has shrunk since the mark: it must not be rotated or truncated",
+                self.path.display()
+            );
         }
         file.seek(SeekFrom::Start(self.offset)).with_context(context)?;
         let mut lines = BufReader::new(file);

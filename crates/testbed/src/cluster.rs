@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -93,17 +95,19 @@ impl Cluster {
             .context("start the cluster's namespace")?;
         let lease = child.stdin.take().context("the lease pipe")?;
         let lines = BufReader::new(child.stdout.take().context("the progress pipe")?);
-        let errors = collect(child.stderr.take().context("the error pipe")?);
+        let ready = Arc::new(AtomicBool::new(false));
+        let errors = collect(child.stderr.take().context("the error pipe")?, Arc::clone(&ready));
         if options.progress {
             eprintln!("cluster: starting in {}", run_dir.display());
         }
-        let mut ready = false;
         let mut lines = lines.lines();
         for line in lines.by_ref().map_while(Result::ok) {
             match line.split_once(' ') {
-                Some(("api", seconds)) if options.progress => eprintln!("cluster: API ready after {seconds} s"),
+                Some(("api", seconds)) if options.progress => {
+                    eprintln!("cluster: API ready after {seconds} s")
+                }
                 Some(("ready", seconds)) => {
-                    ready = true;
+                    ready.store(true, Ordering::Relaxed);
                     if options.progress {
                         eprintln!("cluster: ready after {seconds} s");
                     }
@@ -112,7 +116,7 @@ impl Cluster {
                 _ => {}
             }
         }
-        if !ready {
+        if !ready.load(Ordering::Relaxed) {
             drop(lease);
             let _ = child.wait();
             let errors = errors.join().unwrap_or_default();
@@ -212,12 +216,21 @@ fn read_pid(run_dir: &Path) -> Result<u32> {
     Ok(text.trim().parse()?)
 }
 
-fn collect(stream: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<String> {
+/// Keeps what is said until the cluster is ready, for the error of a failed start; later it goes to standard error,
+/// since it tells why a cluster ended by itself.
+fn collect(
+    stream: impl std::io::Read + Send + 'static,
+    ready: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = String::new();
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            text.push_str(&line);
-            text.push('\n');
+            if ready.load(Ordering::Relaxed) {
+                eprintln!("cluster: {line}");
+            } else {
+                text.push_str(&line);
+                text.push('\n');
+            }
         }
         text
     })
@@ -308,7 +321,8 @@ impl Session {
 
     fn control(&self, request: &Request) -> Result<()> {
         let path = self.run_dir.join("control.sock");
-        let mut stream = UnixStream::connect(&path).with_context(|| format!("connect to {}", path.display()))?;
+        let mut stream =
+            UnixStream::connect(&path).with_context(|| format!("connect to {}", path.display()))?;
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         stream.write_all(&line)?;

@@ -23,7 +23,11 @@ pub struct Reply {
 
 /// `GET path` from `address`, asking for `host`. Everything together may take 5 s.
 pub async fn get(address: SocketAddr, host: &str, path: &str) -> Result<Reply> {
-    request(address, Request::builder().method(Method::GET).uri(path).header("host", host).body(String::new())?).await
+    request(
+        address,
+        Request::builder().method(Method::GET).uri(path).header("host", host).body(String::new())?,
+    )
+    .await
 }
 
 /// Sends a request as it is to an address. Everything together may take 5 s.
@@ -39,5 +43,7 @@ pub async fn request(address: SocketAddr, request: Request<String>) -> Result<Re
         let body = String::from_utf8_lossy(&bytes).into_owned();
         Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
     };
-    tokio::time::timeout(Duration::from_secs(5), work).await.with_context(|| format!("no answer from {address} in 5 s"))?
+    tokio::time::timeout(Duration::from_secs(5), work)
+        .await
+        .with_context(|| format!("no answer from {address} in 5 s"))?
 }

@@ -166,9 +166,9 @@ async fn create_namespace(client: &kube::Client, test: &str) -> Result<String> {
     let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &object).await?;
     let name = made.metadata.name.context("a created namespace has a name")?;
     // Pods are refused until the default ServiceAccount is there.
-    let accounts =
-        Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &name);
-    eventually("the default ServiceAccount", 20, || async { Ok(accounts.get("default").await.map(|_| ())?) }).await?;
+    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &name);
+    eventually("the default ServiceAccount", 20, || async { Ok(accounts.get("default").await.map(|_| ())?) })
+        .await?;
     Ok(name)
 }
 

@@ -30,7 +30,16 @@ fn bin_dir() -> Result<PathBuf> {
     let profile = if dir.ends_with("release") { "release" } else { "dev" };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "process-node", "--package", "testbed", "--bins", "--profile"])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "process-node",
+            "--package",
+            "testbed",
+            "--bins",
+            "--profile",
+        ])
         .args([profile, "--target-dir"])
         .arg(dir.parent().context("the target folder")?)
         .current_dir(repo_root())

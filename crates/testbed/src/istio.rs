@@ -169,7 +169,10 @@ pub fn install(session: &Session, set: &[&str]) -> Result<()> {
     let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {ROOT_NAMESPACE}\n---\n");
     let apply = ["apply", "--server-side", "--field-manager=istioctl", "-f", "-"];
     output(session.kubectl(apply), Some(&(namespace + &text))).context("apply Istio's manifests")?;
-    output(session.kubectl(["wait", "--for=condition=Established", "crd/telemetries.telemetry.istio.io"]), None)?;
+    output(
+        session.kubectl(["wait", "--for=condition=Established", "crd/telemetries.telemetry.istio.io"]),
+        None,
+    )?;
     let names = output(session.kubectl(["-n", ROOT_NAMESPACE, "get", "deployments", "-o", "name"]), None)?;
     for name in names.lines() {
         let wait = ["-n", ROOT_NAMESPACE, "rollout", "status", "--timeout=120s", name];
@@ -188,7 +191,8 @@ mod tests {
         let mut stamped = Stamped::default();
         let chart = stamp("Chart.yaml", "name: base\nversion: 1.0.0\nappVersion: 1.0.0\n", &mut stamped);
         assert_eq!(chart, format!("name: base\nversion: {ISTIO_VERSION}\nappVersion: {ISTIO_VERSION}\n"));
-        let values = "global:\n    # tag: latest\n    hub: registry/testing\n    tag: latest\n    other: latest\n";
+        let values =
+            "global:\n    # tag: latest\n    hub: registry/testing\n    tag: latest\n    other: latest\n";
         let values = stamp("values.yaml", values, &mut stamped);
         let expected = format!(
             "global:\n    # tag: latest\n    hub: {ISTIO_HUB}\n    tag: {ISTIO_VERSION}\n    other: latest\n"

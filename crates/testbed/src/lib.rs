@@ -5,9 +5,9 @@
 //! network, mount and PID namespace and ends with the process that started it.
 
 pub mod audit;
-pub mod curl;
 mod bootstrap;
 mod cluster;
+pub mod curl;
 pub mod fault;
 pub mod harness;
 

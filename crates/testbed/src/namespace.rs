@@ -210,9 +210,19 @@ fn probe() -> Result<ExitCode> {
         let (connection, handle, _) = rtnetlink::new_connection().context("open a netlink socket")?;
         tokio::spawn(connection);
         let bridge = rtnetlink::LinkBridge::new("probe").build();
-        handle.link().add(bridge).execute().await.context("create a bridge; load the kernel module `bridge`")?;
+        handle
+            .link()
+            .add(bridge)
+            .execute()
+            .await
+            .context("create a bridge; load the kernel module `bridge`")?;
         let pair = rtnetlink::LinkVeth::new("probe0", "probe1").build();
-        handle.link().add(pair).execute().await.context("create a veth pair; load the kernel module `veth`")?;
+        handle
+            .link()
+            .add(pair)
+            .execute()
+            .await
+            .context("create a veth pair; load the kernel module `veth`")?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -236,7 +246,8 @@ fn hold() -> Result<ExitCode> {
 
 /// A cluster that another process owns, and that process: for tests that kill it.
 pub fn hold_elsewhere() -> Result<(std::process::Child, PathBuf)> {
-    let mut child = role("hold")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("start the holder")?;
+    let mut child =
+        role("hold")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("start the holder")?;
     let stdout = child.stdout.take().context("the holder's standard output")?;
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;

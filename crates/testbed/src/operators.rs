@@ -47,7 +47,8 @@ pub fn deploy_integrator(session: &Session) -> Result<()> {
     let base = repo_root().join("deploy/integrator").display().to_string();
     output(session.kubectl(["apply", "-k", &base]), None).context("kubectl apply -k deploy/integrator")?;
     let namespace = ["-n", "istio-integrator"];
-    let names = output(session.kubectl([&namespace[..], &["get", "deployments", "-o", "name"]].concat()), None)?;
+    let names =
+        output(session.kubectl([&namespace[..], &["get", "deployments", "-o", "name"]].concat()), None)?;
     for name in names.lines() {
         let wait = [&namespace[..], &["rollout", "status", "--timeout=60s", name]].concat();
         output(session.kubectl(wait), None).with_context(|| format!("wait for {name}"))?;

@@ -7,15 +7,14 @@ use anyhow::{Context, Result};
 /// The cache shared by every checkout of this project: `$XDG_CACHE_HOME/istio-operators`, or
 /// `$HOME/.cache/istio-operators` where that variable is unset or empty.
 pub fn cache_dir() -> Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME").filter(|v| !v.is_empty()) {
-        Some(dir) => PathBuf::from(dir),
-        None => PathBuf::from(
-            std::env::var_os("HOME")
-                .filter(|v| !v.is_empty())
-                .context("neither XDG_CACHE_HOME nor HOME is set; set one, so that tools can be kept there")?,
-        )
-        .join(".cache"),
-    };
+    let base =
+        match std::env::var_os("XDG_CACHE_HOME").filter(|v| !v.is_empty()) {
+            Some(dir) => PathBuf::from(dir),
+            None => PathBuf::from(std::env::var_os("HOME").filter(|v| !v.is_empty()).context(
+                "neither XDG_CACHE_HOME nor HOME is set; set one, so that tools can be kept there",
+            )?)
+            .join(".cache"),
+        };
     Ok(base.join("istio-operators"))
 }
 

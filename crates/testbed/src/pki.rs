@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 
 /// A CA that writes certificates and keys as PEM files into one directory.
@@ -31,7 +32,13 @@ impl<'a> Authority<'a> {
 
     /// Writes `NAME.crt` and `NAME.key` and returns both; good for a server when it has alternative names, and
     /// always for a client (common name = user, organisation = group).
-    pub(crate) fn sign(&self, name: &str, user: &str, group: &str, names: &[&str]) -> Result<(String, String)> {
+    pub(crate) fn sign(
+        &self,
+        name: &str,
+        user: &str,
+        group: &str,
+        names: &[&str],
+    ) -> Result<(String, String)> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, user);

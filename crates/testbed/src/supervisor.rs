@@ -26,8 +26,7 @@ const DNS_IP: &str = "10.96.0.10";
 const NODE_NAME: &str = "node-1";
 
 /// Lets processes that enter the namespace use the cluster's own names.
-pub(crate) const RESOLV_CONF: &str =
-    "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n";
+pub(crate) const RESOLV_CONF: &str = "nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n";
 
 /// Everything that [`crate::Cluster::start`] decides, passed to the supervisor as a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,8 +84,10 @@ pub(crate) fn main(args: &[OsString]) -> Result<ExitCode> {
     runtime.block_on(async {
         let plan: Plan = serde_json::from_slice(&std::fs::read(run_dir.join("plan.json"))?)?;
         let mut supervisor = Supervisor { run_dir, programs: BTreeMap::new(), started: Instant::now() };
+        // Bound before anybody is told that the cluster is ready.
+        let control = UnixListener::bind(supervisor.path("control.sock"))?;
         supervisor.start_all(&plan).await?;
-        supervisor.serve().await
+        supervisor.serve(&control).await
     })
 }
 
@@ -120,7 +121,11 @@ impl Supervisor {
         }
         self.define("etcd", plan.etcd.join("etcd"), self.etcd_args());
         self.define("kube-apiserver", plan.kubernetes.join("kube-apiserver"), self.apiserver_args());
-        self.define("kube-controller-manager", plan.kubernetes.join("kube-controller-manager"), self.kcm_args());
+        self.define(
+            "kube-controller-manager",
+            plan.kubernetes.join("kube-controller-manager"),
+            self.kcm_args(),
+        );
         self.define("kube-scheduler", plan.kubernetes.join("kube-scheduler"), self.scheduler_args());
         if plan.node {
             let args = vec!["run".into(), "--config".into(), node_config.display().to_string()];
@@ -279,7 +284,8 @@ impl Supervisor {
     /// Starts a program and, for those that others depend on, waits until it answers.
     async fn start(&mut self, name: &str) -> Result<()> {
         let log = self.path("logs").join(format!("{name}.log"));
-        let program = self.programs.get_mut(name).with_context(|| format!("no program {name:?} in this cluster"))?;
+        let program =
+            self.programs.get_mut(name).with_context(|| format!("no program {name:?} in this cluster"))?;
         let out = std::fs::File::options().create(true).append(true).open(&log)?;
         let child = Command::new(&program.command)
             .args(&program.args)
@@ -332,12 +338,15 @@ impl Supervisor {
         }
         match ended {
             None => Ok(()),
-            Some((name, status)) => bail!("{name} ended by itself ({status}); its last lines:\n{}", self.tail(name)),
+            Some((name, status)) => {
+                bail!("{name} ended by itself ({status}); its last lines:\n{}", self.tail(name))
+            }
         }
     }
 
     async fn stop(&mut self, name: &str) -> Result<()> {
-        let program = self.programs.get_mut(name).with_context(|| format!("no program {name:?} in this cluster"))?;
+        let program =
+            self.programs.get_mut(name).with_context(|| format!("no program {name:?} in this cluster"))?;
         program.stopped = true;
         if let Some(mut child) = program.child.take() {
             child.kill().await?;
@@ -380,8 +389,7 @@ impl Supervisor {
         Ok(())
     }
 
-    async fn serve(&mut self) -> Result<ExitCode> {
-        let control = UnixListener::bind(self.path("control.sock"))?;
+    async fn serve(&mut self, control: &UnixListener) -> Result<ExitCode> {
         let mut term = signal(SignalKind::terminate())?;
         let mut tick = tokio::time::interval(Duration::from_millis(500));
         loop {

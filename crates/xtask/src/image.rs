@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Images to build; without any, those of the programs that users deploy.
     #[arg(value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(NAMES))]
     names: Vec<String>,
-    /// Folder for the archives, NAME.tar each. Default: `images` in Cargo's target folder.
+    /// Folder for the archives, NAME.tar each. Default: `images/PROFILE` in Cargo's target folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Tag of the images.
@@ -101,7 +101,10 @@ const NAMES: [&str; IMAGES.len()] = {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(dir) = &args.rootfs {
         let [name] = args.names.as_slice() else {
-            bail!("--rootfs takes the files of one image: name it, as in `cargo xtask image {} --rootfs DIR`", NAMES[0]);
+            bail!(
+                "--rootfs takes the files of one image: name it, as in `cargo xtask image {} --rootfs DIR`",
+                NAMES[0]
+            );
         };
         for spec in select(std::slice::from_ref(name))? {
             root(&spec, &compile(&spec, args.profile, &host_triple()?)?)?.write(dir)?;
@@ -111,7 +114,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => crate::doctor::target_dir()?.join("images"),
+        // Not where the images of a test run lie, lest those be taken for released ones.
+        None => crate::doctor::target_dir()?.join("images").join(args.profile.name()),
     };
     for archive in archives(&args.names, &out, &args.tag, args.profile)? {
         println!("{}", archive.display());
@@ -172,7 +176,8 @@ fn select(names: &[String]) -> Result<Vec<Spec>> {
 /// The image's files, once it is certain that the program finds all it needs among them.
 fn root(spec: &Spec, program: &Path) -> Result<Rootfs> {
     let bytes = std::fs::read(program).with_context(|| format!("read {}", program.display()))?;
-    elf::check_static(&bytes).with_context(|| format!("{} cannot run in an image of its own", program.display()))?;
+    elf::check_static(&bytes)
+        .with_context(|| format!("{} cannot run in an image of its own", program.display()))?;
     Ok(Rootfs::new(spec.name, bytes))
 }
 
@@ -207,7 +212,10 @@ fn compile(spec: &Spec, profile: Profile, triple: &str) -> Result<PathBuf> {
         .stdout(Stdio::piped());
     // What Cargo set for this program would make the build scripts that look at it run again.
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
             command.env_remove(name);
         }
     }

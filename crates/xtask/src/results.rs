@@ -29,7 +29,11 @@ fn file(part: &str) -> Result<PathBuf> {
 }
 
 fn git(args: &[&str]) -> Result<Vec<u8>> {
-    let out = Command::new("git").args(args).current_dir(testbed::paths::repo_root()).output().context("start git")?;
+    let out = Command::new("git")
+        .args(args)
+        .current_dir(testbed::paths::repo_root())
+        .output()
+        .context("start git")?;
     if !out.status.success() {
         bail!("git {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr).trim());
     }

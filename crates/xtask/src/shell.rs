@@ -41,7 +41,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (program, rest) = match args.command.split_first() {
         Some((program, rest)) => (PathBuf::from(program), rest.to_vec()),
         None => {
-            eprintln!("kubectl and istioctl are on the PATH, names like NAME.NAMESPACE.svc resolve; `exit` leaves.");
+            eprintln!(
+                "kubectl and istioctl are on the PATH, names like NAME.NAMESPACE.svc resolve; `exit` leaves."
+            );
             (std::env::var_os("SHELL").map_or_else(|| PathBuf::from("/bin/sh"), PathBuf::from), Vec::new())
         }
     };

@@ -11,8 +11,10 @@ use crate::results::{self, Outcome};
 
 /// Command line of `test`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  cargo xtask test\n  cargo xtask test unit\n  cargo xtask test pods -- restarts\n  \
-                        cargo xtask test --thorough\n  cargo xtask test --thorough repeat")]
+#[command(
+    after_help = "Examples:\n  cargo xtask test\n  cargo xtask test unit\n  cargo xtask test pods -- restarts\n  \
+                        cargo xtask test --thorough\n  cargo xtask test --thorough repeat"
+)]
 pub(crate) struct Args {
     /// Run one part only.
     part: Option<String>,
@@ -42,15 +44,31 @@ const PARTS: &[Part] = &[
     Part { name: "cluster", filter: "cluster::", covers: "control plane, snapshots, ending without a trace" },
     Part { name: "audit", filter: "audit::", covers: "which writes a user made" },
     Part { name: "fault", filter: "fault::", covers: "the proxy that delays, refuses and kills" },
-    Part { name: "pods", filter: "pods", covers: "process-node: containers, probes, hooks, env, volumes, status, logs" },
-    Part { name: "network", filter: "network::", covers: "process-node: Services, DNS, LoadBalancer addresses" },
+    Part {
+        name: "pods",
+        filter: "pods",
+        covers: "process-node: containers, probes, hooks, env, volumes, status, logs",
+    },
+    Part {
+        name: "network",
+        filter: "network::",
+        covers: "process-node: Services, DNS, LoadBalancer addresses",
+    },
     Part { name: "istio", filter: "istio::", covers: "istiod, its webhooks, injected gateways, endpoints" },
-    Part { name: "integrator", filter: "integrator", covers: "istio-integrator: routes, conditions, idle, restart, deploy/" },
+    Part {
+        name: "integrator",
+        filter: "integrator",
+        covers: "istio-integrator: routes, conditions, idle, restart, deploy/",
+    },
 ];
 
 const THOROUGH: &[Part] = &[
     Part { name: "repeat", filter: "", covers: "all tests on clusters, ten times in a row" },
-    Part { name: "ordinary-user", filter: "", covers: "all tests on clusters as a user without rights (needs root to become one)" },
+    Part {
+        name: "ordinary-user",
+        filter: "",
+        covers: "all tests on clusters as a user without rights (needs root to become one)",
+    },
 ];
 
 fn find<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part> {
@@ -96,7 +114,12 @@ fn list() {
             || "never run here".to_owned(),
             |o| {
                 let word = if o.passed { "passed" } else { "failed" };
-                format!("{word} in {} s on {} (files {})", o.seconds, &o.commit[..o.commit.len().min(10)], o.inputs)
+                format!(
+                    "{word} in {} s on {} (files {})",
+                    o.seconds,
+                    &o.commit[..o.commit.len().min(10)],
+                    o.inputs
+                )
             },
         );
         println!("{:<14} {}; {last}", part.name, part.covers);
@@ -242,7 +265,8 @@ fn ordinary_user(prepared: &Prepared) -> Result<()> {
     }
     let copy = bins.join("e2e");
     std::fs::copy(&program, &copy)?;
-    let status = Command::new("chown").arg("-R").arg(format!("{NOBODY}:{NOBODY}")).arg(home.path()).status()?;
+    let status =
+        Command::new("chown").arg("-R").arg(format!("{NOBODY}:{NOBODY}")).arg(home.path()).status()?;
     if !status.success() {
         bail!("chown {}", home.path().display());
     }

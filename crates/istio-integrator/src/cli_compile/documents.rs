@@ -238,7 +238,10 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
             ("- a", "apiVersion or kind is missing"),
             ("{apiVersion: v1, kind: Service, metadata: {}}", "metadata.name is missing"),
             ("{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: 1}}", "Service a"),
-            (&format!("{group}\nkind: IngressRequets\nmetadata: {{name: a}}"), "there is no kind IngressRequets"),
+            (
+                &format!("{group}\nkind: IngressRequets\nmetadata: {{name: a}}"),
+                "there is no kind IngressRequets",
+            ),
             (
                 "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}",
                 "document 2: Namespace a is there twice",

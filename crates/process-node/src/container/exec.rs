@@ -21,6 +21,11 @@ use crate::reexec;
 /// How much of a command's output is kept, as kubelet does for probes.
 const OUTPUT_LIMIT: u64 = 10 * 1024;
 
+/// How long it may take to enter a container.
+const ENTER_TIMEOUT: Duration = Duration::from_secs(20);
+/// What the stage says when the command runs.
+const STARTED: &str = "started";
+
 /// A command and where to run it.
 #[derive(Debug, Serialize, Deserialize)]
 struct ExecSpec {
@@ -54,7 +59,8 @@ impl ExecTarget {
     /// Runs a command, killing it after `timeout`.
     pub(crate) async fn run(&self, argv: &[String], timeout: Duration) -> anyhow::Result<ExecOutcome> {
         ensure!(!argv.is_empty(), "the command is empty");
-        let (mut socket, stdin) = reexec::socket_pair()?;
+        let (socket, stdin) = reexec::socket_pair()?;
+        let mut socket = tokio::io::BufReader::new(socket);
         let mut child = reexec::command("exec")
             .stdin(stdin)
             .stdout(Stdio::piped())
@@ -71,16 +77,22 @@ impl ExecTarget {
         };
         let mut line = serde_json::to_vec(&spec)?;
         line.push(b'\n');
-        let run = async {
+        let begun = async {
             socket.write_all(&line).await.context("hand over the command")?;
+            heard(&mut socket).await
+        };
+        // Under load the way into the container may take longer than the command is given.
+        let begun = tokio::time::timeout(ENTER_TIMEOUT, begun).await;
+        let begun =
+            begun.map_err(|_| anyhow!("the container was not entered within {ENTER_TIMEOUT:?}"))??;
+        ensure!(begun == STARTED, "run {argv:?}: {begun}");
+        let run = async {
             let mut bytes = Vec::new();
             let mut limited = stdout.take(OUTPUT_LIMIT);
             limited.read_to_end(&mut bytes).await?;
             // The rest is read too, so that the command does not block on a full pipe.
             tokio::io::copy(&mut limited.into_inner(), &mut tokio::io::sink()).await?;
-            let mut answer = String::new();
-            tokio::io::BufReader::new(&mut socket).read_line(&mut answer).await?;
-            let code = answer.trim_end();
+            let code = heard(&mut socket).await?;
             let code = code.parse().map_err(|_| anyhow!("run {argv:?}: {code}"))?;
             anyhow::Ok(ExecOutcome { code, output: String::from_utf8_lossy(&bytes).into_owned() })
         };
@@ -90,11 +102,19 @@ impl ExecTarget {
     }
 }
 
+/// The next line from the stage; an error if it has gone without one.
+async fn heard(socket: &mut tokio::io::BufReader<tokio::net::UnixStream>) -> anyhow::Result<String> {
+    let mut line = String::new();
+    socket.read_line(&mut line).await.context("listen to the command's stage")?;
+    ensure!(!line.is_empty(), "it was killed, most likely with its container");
+    Ok(line.trim_end().to_owned())
+}
+
 /// The body of `process-node exec`. Must run single-threaded.
 pub(crate) fn main() -> anyhow::Result<()> {
     reexec::die_with_parent()?;
     let mut socket = reexec::stdin_socket()?;
-    match run(&socket) {
+    match run(&mut socket) {
         Ok(code) => writeln!(socket, "{code}").context("report to the node"),
         Err(error) => {
             reexec::complain(&mut socket, &error);
@@ -103,7 +123,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
     }
 }
 
-fn run(socket: &UnixStream) -> anyhow::Result<i32> {
+fn run(socket: &mut UnixStream) -> anyhow::Result<i32> {
     let mut line = String::new();
     BufReader::new(socket.try_clone()?).read_line(&mut line)?;
     let spec: ExecSpec = serde_json::from_str(&line).context("read the command")?;
@@ -125,7 +145,7 @@ fn run(socket: &UnixStream) -> anyhow::Result<i32> {
     // A stage of its own, so that the command is killed with this process when its time is up. `/proc` is the
     // container's by now, and leads to this program nonetheless.
     let output = std::io::stdout().as_fd().try_clone_to_owned()?;
-    let status = Command::new(reexec::SELF)
+    let mut child = Command::new(reexec::SELF)
         .arg("exec-init")
         .args(spec.argv)
         .env_clear()
@@ -133,9 +153,10 @@ fn run(socket: &UnixStream) -> anyhow::Result<i32> {
         .current_dir(spec.working_dir)
         .stdin(Stdio::null())
         .stderr(Stdio::from(output))
-        .status()
+        .spawn()
         .context("start the command in the container")?;
-    Ok(exit_code(status))
+    writeln!(socket, "{STARTED}")?;
+    Ok(exit_code(child.wait()?))
 }
 
 /// The body of `process-node exec-init`: becomes the command, inside the container. Returns only when that fails.

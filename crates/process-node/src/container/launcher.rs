@@ -32,8 +32,15 @@ fn launch(socket: &UnixStream) -> anyhow::Result<(Child, i32)> {
     BufReader::new(socket.try_clone()?).read_line(&mut line)?;
     let spec: ContainerSpec = serde_json::from_str(&line).context("read the container's specification")?;
     if let Some(sandbox) = spec.sandbox {
-        join(sandbox, &[("net", CloneFlags::CLONE_NEWNET), ("uts", CloneFlags::CLONE_NEWUTS), ("ipc", CloneFlags::CLONE_NEWIPC)])
-            .context("join the pod's sandbox")?;
+        join(
+            sandbox,
+            &[
+                ("net", CloneFlags::CLONE_NEWNET),
+                ("uts", CloneFlags::CLONE_NEWUTS),
+                ("ipc", CloneFlags::CLONE_NEWIPC),
+            ],
+        )
+        .context("join the pod's sandbox")?;
     }
     // From here on this process may have one child, the new namespace's PID 1, and no second thread.
     unshare(CloneFlags::CLONE_NEWPID).context("unshare PIDs")?;

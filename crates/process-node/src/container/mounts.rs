@@ -59,7 +59,8 @@ fn parts(path: &Path) -> Vec<std::ffi::OsString> {
 /// Makes a directory below `root` and all above it; returns where it lies for us.
 pub(super) fn make_dir(root: &Path, path: &Path) -> anyhow::Result<PathBuf> {
     let place = resolve(root, path)?;
-    fs::create_dir_all(&place).with_context(|| format!("make directory {} in the container", path.display()))?;
+    fs::create_dir_all(&place)
+        .with_context(|| format!("make directory {} in the container", path.display()))?;
     Ok(place)
 }
 
@@ -142,8 +143,12 @@ pub(super) fn image(root: &Path, tree: &Path) -> anyhow::Result<()> {
     let (upper, work) = (root.join("upper"), root.join("work"));
     fs::create_dir(&upper)?;
     fs::create_dir(&work)?;
-    let options =
-        format!("lowerdir={},upperdir={},workdir={},userxattr", tree.display(), upper.display(), work.display());
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={},userxattr",
+        tree.display(),
+        upper.display(),
+        work.display()
+    );
     match mount(Some("overlay"), root, Some("overlay"), MsFlags::empty(), Some(options.as_str())) {
         Ok(()) => Ok(()),
         Err(Errno::EPERM | Errno::EINVAL | Errno::ENODEV) => {

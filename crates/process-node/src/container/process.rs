@@ -18,7 +18,7 @@ use crate::logs;
 use crate::reexec;
 
 /// Building a root takes milliseconds; copying a big image, where there is no overlay, may take long.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long the rest of the output may take to arrive after the last process is gone.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is reported when the launcher is killed: the container was too, by the kernel, for want of a parent.

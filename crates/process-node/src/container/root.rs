@@ -48,7 +48,8 @@ fn become_program(socket: &UnixStream) -> anyhow::Error {
     let prepared = || -> anyhow::Result<ContainerSpec> {
         let mut line = String::new();
         BufReader::new(socket.try_clone()?).read_line(&mut line)?;
-        let spec: ContainerSpec = serde_json::from_str(&line).context("read the container's specification")?;
+        let spec: ContainerSpec =
+            serde_json::from_str(&line).context("read the container's specification")?;
         setsid().context("start a session")?;
         umask(Mode::S_IWGRP | Mode::S_IWOTH);
         build(&spec)?;
@@ -155,7 +156,8 @@ fn dev(root: &Path) -> anyhow::Result<()> {
             bind(root, device, device, false)?;
         }
     }
-    for (link, target) in [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
+    for (link, target) in [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")]
+    {
         symlink(target, place.join(link))?;
     }
     let shared_memory = make_dir(root, Path::new("/dev/shm"))?;

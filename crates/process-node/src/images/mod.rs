@@ -70,7 +70,9 @@ impl Images {
             format!("failed to pull and unpack image {image:?}: no rule of {} matches it", self.map.display())
         })?;
         match source {
-            ImageSource::StandIn => Ok(Image { id: made_up_id("stand-in", image), program: Program::StandIn }),
+            ImageSource::StandIn => {
+                Ok(Image { id: made_up_id("stand-in", image), program: Program::StandIn })
+            }
             ImageSource::OciArchive { path } => {
                 let _one_at_a_time = self.unpacking.lock().await;
                 let unpacked = self.unpacked.clone();

@@ -142,7 +142,8 @@ impl Layout {
         let mut bytes = Vec::new();
         self.read(&name)?.take(MAX_DOCUMENT).read_to_end(&mut bytes)?;
         ensure!(format!("sha256:{}", hex(&Sha256::digest(&bytes))) == digest, "blob {digest} is damaged");
-        serde_json::from_slice(&bytes).with_context(|| format!("{} is not what it should hold", name.display()))
+        serde_json::from_slice(&bytes)
+            .with_context(|| format!("{} is not what it should hold", name.display()))
     }
 
     /// The manifest for this machine, which may lie in an index inside the index.
@@ -197,7 +198,10 @@ fn blob(digest: &str) -> anyhow::Result<PathBuf> {
 /// A digest as a file name; only those that can be one are accepted.
 fn file_name(digest: &str) -> anyhow::Result<String> {
     let hash = digest.strip_prefix("sha256:").with_context(|| format!("digest {digest:?} is not sha256"))?;
-    ensure!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "digest {digest:?} is malformed");
+    ensure!(
+        hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "digest {digest:?} is malformed"
+    );
     Ok(format!("sha256-{hash}"))
 }
 
@@ -267,11 +271,14 @@ fn place(tree: &Path, path: &Path) -> anyhow::Result<Option<(PathBuf, String)>> 
             Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
         }
     }
-    let Some(name) = inside.file_name().map(|name| name.to_string_lossy().into_owned()) else { return Ok(None) };
+    let Some(name) = inside.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+        return Ok(None);
+    };
     let place = tree.join(&inside);
     let directory = place.parent().unwrap_or(tree);
     // An absolute link in the image means a place in the image; those are not followed while unpacking.
-    let nearest = directory.ancestors().find(|ancestor| fs::symlink_metadata(ancestor).is_ok()).unwrap_or(tree);
+    let nearest =
+        directory.ancestors().find(|ancestor| fs::symlink_metadata(ancestor).is_ok()).unwrap_or(tree);
     ensure!(
         fs::canonicalize(nearest).is_ok_and(|real| real.starts_with(tree)),
         "{} leads out of the image by a link",
@@ -383,7 +390,8 @@ mod tests {
                 blob(&encoder.finish().unwrap(), "application/vnd.oci.image.layer.v1.tar+gzip")
             });
         }
-        let config = json!({"config": {"Entrypoint": ["/run"], "Cmd": ["x"], "Env": ["A=b=c"], "WorkingDir": "/w"}});
+        let config =
+            json!({"config": {"Entrypoint": ["/run"], "Cmd": ["x"], "Env": ["A=b=c"], "WorkingDir": "/w"}});
         let config = blob(config.to_string().as_bytes(), "application/vnd.oci.image.config.v1+json");
         let manifest = json!({"schemaVersion": 2, "config": config, "layers": descriptors}).to_string();
         let manifest = blob(manifest.as_bytes(), "application/vnd.oci.image.manifest.v1+json");

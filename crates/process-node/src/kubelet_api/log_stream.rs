@@ -35,8 +35,14 @@ pub(super) struct LogOptions {
 impl LogOptions {
     /// Reads a query. The error names the parameter.
     pub(super) fn parse(query: &HashMap<String, String>) -> Result<Self, String> {
-        fn number<T: std::str::FromStr>(query: &HashMap<String, String>, name: &str) -> Result<Option<T>, String> {
-            query.get(name).map(|text| text.parse().map_err(|_| format!("{name}: {text:?} is not allowed\n"))).transpose()
+        fn number<T: std::str::FromStr>(
+            query: &HashMap<String, String>,
+            name: &str,
+        ) -> Result<Option<T>, String> {
+            query
+                .get(name)
+                .map(|text| text.parse().map_err(|_| format!("{name}: {text:?} is not allowed\n")))
+                .transpose()
         }
         let flag = |name: &str| Ok::<_, String>(number::<bool>(query, name)?.unwrap_or(false));
         let seconds = number::<u32>(query, "sinceSeconds")?;
@@ -60,7 +66,8 @@ impl LogOptions {
     }
 
     fn selects(&self, line: &Line<'_>) -> bool {
-        let in_time = self.since.is_none_or(|since| line.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
+        let in_time =
+            self.since.is_none_or(|since| line.time.parse::<Timestamp>().is_ok_and(|time| time >= since));
         in_time && self.stream.is_none_or(|stream| stream == line.stream)
     }
 }

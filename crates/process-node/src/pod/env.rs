@@ -22,12 +22,17 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Fetches everything that `container` refers to.
-    pub(crate) async fn fetch(objects: &Objects, namespace: &str, container: &Container) -> kube::Result<Self> {
+    pub(crate) async fn fetch(
+        objects: &Objects,
+        namespace: &str,
+        container: &Container,
+    ) -> kube::Result<Self> {
         let mut sources = Self::default();
         let from = container.env_from.iter().flatten();
         let values = container.env.iter().flatten().filter_map(|env| env.value_from.as_ref());
         let maps = from.clone().filter_map(|from| Some(&from.config_map_ref.as_ref()?.name));
-        let maps = maps.chain(values.clone().filter_map(|from| Some(&from.config_map_key_ref.as_ref()?.name)));
+        let maps =
+            maps.chain(values.clone().filter_map(|from| Some(&from.config_map_key_ref.as_ref()?.name)));
         for name in maps {
             let found = objects.config_map(namespace, name).await?;
             sources.config_maps.insert(name.clone(), found.map(|map| map.data.clone().unwrap_or_default()));
@@ -102,7 +107,14 @@ fn referenced(
         return fields.resource(resource, Some(container)).map(Some);
     }
     let (lower, upper, name, key, optional, contents) = if let Some(source) = &from.config_map_key_ref {
-        ("configmap", "ConfigMap", &source.name, &source.key, source.optional, sources.config_maps.get(&source.name))
+        (
+            "configmap",
+            "ConfigMap",
+            &source.name,
+            &source.key,
+            source.optional,
+            sources.config_maps.get(&source.name),
+        )
     } else if let Some(source) = &from.secret_key_ref {
         ("secret", "Secret", &source.name, &source.key, source.optional, sources.secrets.get(&source.name))
     } else {
@@ -223,7 +235,8 @@ mod tests {
             Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
         };
         Sources {
-            config_maps: [("cm".to_owned(), data(&[("k", "v"), ("l", "w")])), ("gone".to_owned(), None)].into(),
+            config_maps: [("cm".to_owned(), data(&[("k", "v"), ("l", "w")])), ("gone".to_owned(), None)]
+                .into(),
             secrets: [("s".to_owned(), data(&[("p", "secret")]))].into(),
         }
     }
@@ -253,17 +266,20 @@ mod tests {
         }))
         .unwrap();
         let expected = [
-            ("P_k", "v"), ("P_l", "mine"), ("p", "secret"), ("A", "v-10.96.0.9-$(LATER)"), ("LATER", "x"),
-            ("B", "secret"), ("N", "p"),
+            ("P_k", "v"),
+            ("P_l", "mine"),
+            ("p", "secret"),
+            ("A", "v-10.96.0.9-$(LATER)"),
+            ("LATER", "x"),
+            ("B", "secret"),
+            ("N", "p"),
         ];
         assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
     }
 
     #[test]
     fn what_is_missing_is_named_as_kubelet_names_it() {
-        let key = |kind: &str, name: &str, key: &str| {
-            json!({"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key}}}]})
-        };
+        let key = |kind: &str, name: &str, key: &str| json!({"env": [{"name": "X", "valueFrom": {kind: {"name": name, "key": key}}}]});
         for (container, expected) in [
             (json!({"envFrom": [{"configMapRef": {"name": "gone"}}]}), "configmap \"gone\" not found"),
             (key("configMapKeyRef", "gone", "k"), "configmap \"gone\" not found"),

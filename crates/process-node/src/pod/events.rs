@@ -18,9 +18,9 @@ const BACKLOG: usize = 1024;
 /// Pause between writes of a repeated event: this at first, then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// At most so long.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Events that have not been repeated for so long are forgotten, as the API server forgets them.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+const REMEMBERED: Duration = Duration::from_hours(1);
 
 /// `type` of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,13 @@ impl Recorder {
     }
 
     /// Records that something happened to a Pod as a whole.
-    pub(crate) fn pod(&self, pod: &Pod, severity: Severity, reason: &'static str, message: impl Into<String>) {
+    pub(crate) fn pod(
+        &self,
+        pod: &Pod,
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
         self.send(pod, None, severity, reason, message.into());
     }
 
@@ -80,7 +86,14 @@ impl Recorder {
         self.send(pod, Some(format!("spec.{list}{{{name}}}")), severity, reason, message.into());
     }
 
-    fn send(&self, pod: &Pod, field_path: Option<String>, severity: Severity, reason: &'static str, message: String) {
+    fn send(
+        &self,
+        pod: &Pod,
+        field_path: Option<String>,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) {
         let key = Key { uid: pod.uid().unwrap_or_default(), field_path, severity, reason, message };
         let occurrence = Occurrence {
             namespace: pod.namespace().unwrap_or_default(),
@@ -109,7 +122,8 @@ struct Written {
 async fn record(client: Client, host: String, mut receiver: mpsc::Receiver<Occurrence>) {
     let mut written: HashMap<Key, Written> = HashMap::new();
     loop {
-        let due = written.values().filter(|known| known.pending.is_some()).map(|known| known.next_write).min();
+        let due =
+            written.values().filter(|known| known.pending.is_some()).map(|known| known.next_write).min();
         let wait = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due).await,

@@ -41,7 +41,9 @@ impl Fields<'_> {
             "metadata.labels" => lines(self.pod.labels()),
             "metadata.annotations" => lines(self.pod.annotations()),
             "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-            "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_default(),
+            "spec.serviceAccountName" => {
+                spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_default()
+            }
             "status.hostIP" | "status.hostIPs" => self.host_ip.to_string(),
             "status.podIP" | "status.podIPs" => pod_ip(),
             _ => return Err(format!("fieldRef {path:?} is not supported")),
@@ -61,7 +63,8 @@ impl Fields<'_> {
             Some(name) => all.into_iter().find(|container| container.name == name),
             None => own,
         };
-        let container = container.ok_or_else(|| format!("resourceFieldRef names no container of the Pod: {name:?}"))?;
+        let container =
+            container.ok_or_else(|| format!("resourceFieldRef names no container of the Pod: {name:?}"))?;
         let (list, resource) = selector
             .resource
             .split_once('.')
@@ -112,8 +115,11 @@ mod tests {
                 {"name": "two"}]},
         }))
         .unwrap();
-        let fields =
-            Fields { pod: &pod, pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)), host_ip: Ipv4Addr::new(10, 244, 0, 1) };
+        let fields = Fields {
+            pod: &pod,
+            pod_ip: Some(Ipv4Addr::new(10, 244, 0, 2)),
+            host_ip: Ipv4Addr::new(10, 244, 0, 1),
+        };
         for (path, expected) in [
             ("metadata.name", "p"),
             ("metadata.namespace", "ns"),
@@ -126,10 +132,12 @@ mod tests {
             ("status.podIP", "10.244.0.2"),
             ("status.hostIP", "10.244.0.1"),
         ] {
-            let selector = ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() };
+            let selector =
+                ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() };
             assert_eq!(fields.field(&selector).as_deref(), Ok(expected), "{path}");
         }
-        let selector = ObjectFieldSelector { field_path: "spec.priority".to_owned(), ..ObjectFieldSelector::default() };
+        let selector =
+            ObjectFieldSelector { field_path: "spec.priority".to_owned(), ..ObjectFieldSelector::default() };
         assert!(fields.field(&selector).is_err());
 
         for (container, resource, divisor, expected) in [

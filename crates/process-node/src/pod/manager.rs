@@ -14,7 +14,8 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::Context;
-use super::worker::{Message, Worker};
+use super::message::Message;
+use super::worker::Worker;
 
 /// Pause after a failed deletion.
 const RETRY: Duration = Duration::from_secs(1);
@@ -66,7 +67,8 @@ impl Manager {
             }
             Event::InitDone => {
                 let listed = self.listed.take().unwrap_or_default();
-                let gone: Vec<_> = self.workers.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
+                let gone: Vec<_> =
+                    self.workers.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
                 for uid in gone {
                     self.remove(&uid);
                 }

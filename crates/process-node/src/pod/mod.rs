@@ -18,6 +18,7 @@ mod env;
 pub(crate) mod events;
 pub(crate) mod fields;
 pub(crate) mod manager;
+mod message;
 mod plan;
 mod quantity;
 mod run;

@@ -53,13 +53,12 @@ pub(crate) enum Step {
 
 /// Decides on the next step for the containers of a pod, given in the order of their start.
 pub(crate) fn next(units: &[Unit], policy: RestartPolicy, now: Timestamp) -> Step {
-    let is_initialized = units.iter().any(|unit| unit.role == Role::Main && unit.attempted);
+    let is_initialized = units.iter().any(|unit| unit.role == Role::Main && unit.has_started());
     if !is_initialized && let Some(step) = initialize(units, policy, now) {
         return step;
     }
     let mut main = units.iter().filter(|unit| unit.role == Role::Main);
-    let is_over =
-        main.clone().all(|unit| unit.ended().is_some_and(|ended| !policy.restarts(ended.code)));
+    let is_over = main.clone().all(|unit| unit.ended().is_some_and(|ended| !policy.restarts(ended.code)));
     if is_over {
         let succeeded = main.all(|unit| unit.ended().is_some_and(|ended| ended.code == 0));
         return Step::Finish { succeeded };
@@ -69,7 +68,8 @@ pub(crate) fn next(units: &[Unit], policy: RestartPolicy, now: Timestamp) -> Ste
         (State::Ended(ended), Role::Main) => policy.restarts(ended.code),
         (State::Waiting | State::Failed(_) | State::Ended(_), _) => true,
     };
-    let first = units.iter().enumerate().filter(due).min_by_key(|(at, unit)| (unit.may_start_at().max(now), *at));
+    let first =
+        units.iter().enumerate().filter(due).min_by_key(|(at, unit)| (unit.may_start_at().max(now), *at));
     first.map_or(Step::Wait, |(at, unit)| start(at, unit, now))
 }
 
@@ -149,7 +149,7 @@ pub(super) mod tests {
         assert_eq!(step(&units, policy), Step::Wait);
         end(&mut units[0], 0);
         assert_eq!(step(&units, policy), Step::Start(1));
-        units[1].probes_startup = true;
+        units[1].probed.startup = true;
         start(&mut units[1]);
         assert_eq!(step(&units, policy), Step::Wait);
         units[1].started = true;

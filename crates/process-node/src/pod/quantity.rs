@@ -5,7 +5,8 @@ const NANO: i128 = 1_000_000_000;
 
 /// A quantity such as `1500m`, `64Gi` or `1e3`, in billionths. None if it is malformed.
 pub(crate) fn parse(text: &str) -> Option<i128> {
-    let digits_end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
+    let digits_end =
+        text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(digits_end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;

@@ -120,7 +120,11 @@ impl Holdings {
             sandbox.stop().await;
             // The kernel removes the interface by itself when the namespace is gone, but not at once.
             if let Err(error) = cx.network.detach(&self.interface).await {
-                tracing::warn!(interface = self.interface, error = format!("{error:#}"), "an interface is left");
+                tracing::warn!(
+                    interface = self.interface,
+                    error = format!("{error:#}"),
+                    "an interface is left"
+                );
             }
         }
         if let Some(address) = self.address {
@@ -161,16 +165,20 @@ fn write_etc(base: &Base, pod: &Pod, config: &NodeConfig) -> anyhow::Result<Vec<
 }
 
 fn hosts(base: &Base, spec: &PodSpec, namespace: &str, domain: &str) -> String {
-    let mut text = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n".to_owned();
+    let mut text =
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n".to_owned();
     let name = &base.hostname;
     let names = match spec.subdomain.as_deref().filter(|subdomain| !subdomain.is_empty()) {
         Some(subdomain) => format!("{name}.{subdomain}.{namespace}.svc.{domain}\t{name}"),
         None => name.clone(),
     };
-    text += &format!("{}\t{names}\n", base.address);
+    let mut line = |address: &dyn std::fmt::Display, names: &str| {
+        text.extend([&address.to_string(), "\t", names, "\n"]);
+    };
+    line(&base.address, &names);
     for alias in spec.host_aliases.iter().flatten() {
         let names = alias.hostnames.iter().flatten().map(String::as_str).collect::<Vec<_>>().join("\t");
-        text += &format!("{}\t{names}\n", alias.ip);
+        line(&alias.ip, &names);
     }
     text
 }
@@ -195,21 +203,20 @@ fn resolv_conf(spec: &PodSpec, namespace: &str, config: &NodeConfig) -> String {
             options.push((name.clone(), option.value.clone()));
         }
     }
-    let mut text = String::new();
+    let option = |(name, value): (String, Option<String>)| match value {
+        Some(value) => format!("{name}:{value}"),
+        None => name,
+    };
+    let options: Vec<_> = options.into_iter().map(option).collect();
+    let mut lines = Vec::new();
     if !search.is_empty() {
-        text += &format!("search {}\n", search.join(" "));
+        lines.push(format!("search {}\n", search.join(" ")));
     }
-    for server in servers {
-        text += &format!("nameserver {server}\n");
-    }
+    lines.extend(servers.iter().map(|server| format!("nameserver {server}\n")));
     if !options.is_empty() {
-        let option = |(name, value): &(String, Option<String>)| match value {
-            Some(value) => format!("{name}:{value}"),
-            None => name.clone(),
-        };
-        text += &format!("options {}\n", options.iter().map(option).collect::<Vec<_>>().join(" "));
+        lines.push(format!("options {}\n", options.join(" ")));
     }
-    text
+    lines.concat()
 }
 
 type Resolver = (Vec<String>, Vec<String>, Vec<(String, Option<String>)>);
@@ -257,7 +264,8 @@ mod tests {
 
     #[test]
     fn host_names_are_cut_and_listed() {
-        let pod = |name: &str| -> Pod { serde_json::from_value(json!({"metadata": {"name": name}})).unwrap() };
+        let pod =
+            |name: &str| -> Pod { serde_json::from_value(json!({"metadata": {"name": name}})).unwrap() };
         assert_eq!(hostname(&pod("web-0")), "web-0");
         assert_eq!(hostname(&pod(&format!("{}-tail", "a".repeat(62)))), "a".repeat(62));
         let base = Base {
@@ -271,6 +279,9 @@ mod tests {
         let spec = json!({"containers": [], "subdomain": "web",
                           "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]});
         let text = hosts(&base, &serde_json::from_value(spec).unwrap(), "ns", "cluster.local");
-        assert!(text.contains("10.244.0.2\tweb-0.web.ns.svc.cluster.local\tweb-0\n1.2.3.4\ta\tb\n"), "{text}");
+        assert!(
+            text.contains("10.244.0.2\tweb-0.web.ns.svc.cluster.local\tweb-0\n1.2.3.4\ta\tb\n"),
+            "{text}"
+        );
     }
 }

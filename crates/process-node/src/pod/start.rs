@@ -18,10 +18,10 @@ use super::Context;
 use super::env::{Sources, expand, service_variables, variables};
 use super::events::Severity::{Normal, Warning};
 use super::fields::Fields;
+use super::message::{Launch, Message};
 use super::run::{Body, Run};
 use super::setup::Base;
 use super::unit::Ended;
-use super::worker::{Launch, Message};
 use crate::container::exec::ExecTarget;
 use crate::container::process::{self, Process};
 use crate::container::spec::{ContainerSpec, Mount};
@@ -40,6 +40,8 @@ const FALLBACK_LIMITS: (usize, usize) = (80, 2048);
 const START_ERROR: i32 = 128;
 /// A missing `ConfigMap` is looked for again after this.
 const CONFIG_RETRY: Duration = Duration::from_secs(5);
+/// A `postStart` hook may take as long as its container lives; commands need some limit.
+const NO_LIMIT: Duration = Duration::from_hours(24);
 /// How many earlier logs are kept: the one that `kubectl logs --previous` shows.
 const KEPT_LOGS: i32 = 1;
 
@@ -87,7 +89,7 @@ impl Start {
             }
         };
         let run = match &launch {
-            Launch::Running { run, .. } => Some(run.clone()),
+            Launch::Running { run, .. } => Some(Run::clone(run)),
             Launch::Refused { .. } | Launch::Broken { .. } => None,
         };
         self.send(Message::Launched { unit: self.unit, launch });
@@ -126,7 +128,8 @@ impl Start {
     /// An identifier that no other container has.
     fn container_id(&self) -> String {
         let uid = self.pod.uid().unwrap_or_default();
-        let seed = format!("{uid}/{}/{}/{}", self.container.name, self.attempt, Timestamp::now().as_nanosecond());
+        let seed =
+            format!("{uid}/{}/{}/{}", self.container.name, self.attempt, Timestamp::now().as_nanosecond());
         format!("process://{}", hex(&Sha256::digest(seed.as_bytes())))
     }
 
@@ -145,7 +148,7 @@ impl Start {
             tell.send_replace(true);
             let _ = worker.send(Message::Exited { unit, ended: Ended::with_code(0, started, &id) });
         });
-        Launch::Running { run, image_id: image.id.clone(), container_id }
+        Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id }
     }
 
     fn announce(&self) {
@@ -192,7 +195,8 @@ impl Start {
             target: Path::new("/").join(self.message_path()),
             read_only: false,
         });
-        let working_dir = self.container.working_dir.clone().map(PathBuf::from).filter(|path| path.is_absolute());
+        let working_dir =
+            self.container.working_dir.clone().map(PathBuf::from).filter(|path| path.is_absolute());
         let spec = ContainerSpec {
             sandbox: self.base.sandbox,
             root: files.root.clone(),
@@ -218,7 +222,7 @@ impl Start {
                 let run = self.handle(Body::Process(target), ended.clone());
                 self.register_log(&files, ended);
                 tokio::spawn(self.supervisor(process, files, tell, started, container_id.clone()));
-                Ok(Launch::Running { run, image_id: image.id.clone(), container_id })
+                Ok(Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id })
             }
             Err(error) => {
                 let message = format!("{error:#}");
@@ -235,7 +239,13 @@ impl Start {
 
     fn register_log(&self, files: &ContainerFiles, ended: watch::Receiver<bool>) {
         let namespace = self.pod.namespace().unwrap_or_default();
-        self.cx.logs.register(&namespace, &self.pod.name_any(), &self.container.name, files.log.clone(), ended);
+        self.cx.logs.register(
+            &namespace,
+            &self.pod.name_any(),
+            &self.container.name,
+            files.log.clone(),
+            ended,
+        );
     }
 
     /// The container's own variables, and those that tell of Services.
@@ -248,11 +258,8 @@ impl Start {
         let sources = Sources::fetch(&self.cx.objects, &namespace, &self.container)
             .await
             .map_err(|error| Refusal::config(error.to_string()))?;
-        let fields = Fields {
-            pod: &self.pod,
-            pod_ip: Some(self.base.address),
-            host_ip: self.cx.config.node_ip,
-        };
+        let fields =
+            Fields { pod: &self.pod, pod_ip: Some(self.base.address), host_ip: self.cx.config.node_ip };
         let own = variables(&self.container, &sources, fields, &services).map_err(Refusal::config)?;
         Ok((own, services))
     }
@@ -287,7 +294,8 @@ impl Start {
         started: Timestamp,
         container_id: String,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let falls_back = self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+        let falls_back =
+            self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         let (worker, unit) = (self.worker.clone(), self.unit);
         async move {
             let code = process.wait().await;
@@ -305,7 +313,7 @@ impl Start {
             Ok(check) => {
                 let mut ended = run.clone();
                 tokio::select! {
-                    outcome = check.run(&run.place, Duration::from_secs(86_400)) => outcome,
+                    outcome = check.run(&run.place, NO_LIMIT) => outcome,
                     () = ended.wait() => return,
                 }
             }
@@ -374,7 +382,11 @@ mod tests {
         let services = pairs(&[("A", "service"), ("WEB_SERVICE_HOST", "10.96.0.2")]);
         let env = environment("host", &image, services, pairs(&[("B", "pod")]));
         let expected = [
-            ("A", "image"), ("B", "pod"), ("HOME", "/root"), ("HOSTNAME", "host"), ("PATH", "/image"),
+            ("A", "image"),
+            ("B", "pod"),
+            ("HOME", "/root"),
+            ("HOSTNAME", "host"),
+            ("PATH", "/image"),
             ("WEB_SERVICE_HOST", "10.96.0.2"),
         ];
         assert_eq!(env, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));

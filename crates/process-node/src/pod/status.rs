@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-    Pod, PodCondition, PodIP, PodStatus,
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    HostIP, Pod, PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -88,16 +88,16 @@ impl View<'_> {
         }
         let main = || self.units.iter().filter(|unit| unit.role == Role::Main);
         // A container that waits for its restart counts as having run.
-        if main().all(|unit| unit.attempted) && main().next().is_some() { "Running" } else { "Pending" }
+        if main().all(Unit::has_started) && main().next().is_some() { "Running" } else { "Pending" }
     }
 
     /// Whether init containers have done their part, and restartable ones have started.
     fn incomplete_init(&self) -> Vec<&str> {
-        let begun = self.units.iter().any(|unit| unit.role == Role::Main && unit.attempted);
+        let begun = self.units.iter().any(|unit| unit.role == Role::Main && unit.has_started());
         let is_incomplete = |unit: &&Unit| match unit.role {
             Role::Main => false,
             Role::Init => unit.ended().is_none_or(|ended| ended.code != 0),
-            Role::Sidecar => !begun && !(unit.is_running() && unit.started),
+            Role::Sidecar => !(begun || unit.is_running() && unit.started),
         };
         self.units.iter().filter(is_incomplete).map(|unit| unit.name.as_str()).collect()
     }
@@ -121,11 +121,14 @@ impl View<'_> {
             None => Verdict::no("ContainersNotReady", list("containers with unready status", &unready)),
         };
         let initialized = match (over, waiting_init.is_empty()) {
-            (Some("PodCompleted"), _) => Verdict { is_true: true, reason: Some("PodCompleted"), message: String::new() },
-            (_, true) => Verdict::YES,
-            (_, false) => {
-                Verdict::no("ContainersNotInitialized", list("containers with incomplete status", &waiting_init))
+            (Some("PodCompleted"), _) => {
+                Verdict { is_true: true, reason: Some("PodCompleted"), message: String::new() }
             }
+            (_, true) => Verdict::YES,
+            (_, false) => Verdict::no(
+                "ContainersNotInitialized",
+                list("containers with incomplete status", &waiting_init),
+            ),
         };
         let ready = match (containers_ready.is_true, self.closed_gates()) {
             (true, gates) if gates.is_empty() => Verdict::YES,
@@ -153,7 +156,9 @@ impl View<'_> {
             .filter_map(|gate| {
                 let kind = &gate.condition_type;
                 match conditions.iter().find(|condition| condition.type_ == *kind) {
-                    None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+                    None => Some(format!(
+                        "corresponding condition of pod readiness gate {kind:?} does not exist."
+                    )),
                     Some(condition) if condition.status != "True" => Some(format!(
                         "the status of pod readiness gate {kind:?} is not \"True\", but {}",
                         condition.status
@@ -215,7 +220,8 @@ impl View<'_> {
             State::Failed(failed) => {
                 let backs_off = failed.reason == "ErrImagePull" && self.now >= failed.at + ERROR_SHOWN;
                 let state = if backs_off {
-                    let message = format!("Back-off pulling image {:?}: ErrImagePull: {}", unit.image, failed.message);
+                    let message =
+                        format!("Back-off pulling image {:?}: ErrImagePull: {}", unit.image, failed.message);
                     waiting("ImagePullBackOff", Some(message))
                 } else {
                     waiting(failed.reason, Some(failed.message.clone()))
@@ -318,7 +324,8 @@ mod tests {
 
     impl Case {
         fn new(roles: &str) -> Self {
-            let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"containers": []}});
+            let pod =
+                json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"containers": []}});
             Self { pod, units: example(roles), set_up: true, end: None, previous: Vec::new(), now: now() }
         }
 
@@ -420,7 +427,9 @@ mod tests {
         let mut case = Case::new("m");
         start(&mut case.units[0]);
         case.pod["spec"]["readinessGates"] = json!([{"conditionType": "example.com/open"}]);
-        assert!(conditions(&case.status()).contains("Ready=False/ReadinessGatesNotReady ContainersReady=True"));
+        assert!(
+            conditions(&case.status()).contains("Ready=False/ReadinessGatesNotReady ContainersReady=True")
+        );
         case.pod["status"]["conditions"] = json!([{"type": "example.com/open", "status": "True"}]);
         assert!(conditions(&case.status()).contains("Ready=True ContainersReady=True"));
     }
@@ -430,7 +439,7 @@ mod tests {
         let mut case = Case::new("m");
         let previous = case.status()["conditions"].clone();
         case.previous = serde_json::from_value(previous).unwrap();
-        case.now += Duration::from_secs(60);
+        case.now += Duration::from_mins(1);
         start(&mut case.units[0]);
         let status = case.status();
         let time = |kind: &str| {
@@ -439,7 +448,7 @@ mod tests {
             found["lastTransitionTime"].as_str().unwrap().parse::<Timestamp>().unwrap()
         };
         assert_eq!(time("Initialized"), now());
-        assert_eq!(time("Ready"), now() + Duration::from_secs(60));
+        assert_eq!(time("Ready"), now() + Duration::from_mins(1));
     }
 
     #[test]

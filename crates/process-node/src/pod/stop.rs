@@ -45,7 +45,13 @@ pub(super) async fn stop(
         };
         if let Err(error) = outcome {
             let container = (run.container.name.as_str(), run.is_init);
-            cx.events.container(pod, container, Warning, "FailedPreStopHook", format!("PreStopHook failed: {error}"));
+            cx.events.container(
+                pod,
+                container,
+                Warning,
+                "FailedPreStopHook",
+                format!("PreStopHook failed: {error}"),
+            );
         }
     }
     run.signal(Signal::SIGTERM);
@@ -100,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn deadlines_can_be_moved_nearer() {
-        let (sender, mut receiver) = watch::channel(Instant::now() + Duration::from_secs(600));
+        let (sender, mut receiver) = watch::channel(Instant::now() + Duration::from_mins(10));
         let waiting = tokio::spawn(async move { reached(&mut receiver).await });
         tokio::task::yield_now().await;
         sender.send(Instant::now()).unwrap();

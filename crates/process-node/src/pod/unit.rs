@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 /// Back-offs grow up to this, as kubelet's do.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(5);
 /// A container that stayed up for this long starts anew with the shortest back-off.
-const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+const FORGIVEN_AFTER: Duration = Duration::from_mins(10);
 
 /// Which part a container plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +30,16 @@ pub(crate) struct Unit {
     pub(crate) image: String,
     /// Its part.
     pub(crate) role: Role,
-    /// Whether readiness must be probed for before it counts.
-    pub(crate) probes_readiness: bool,
-    /// Whether it must be probed for having started before it counts.
-    pub(crate) probes_startup: bool,
+    /// What must be probed for before it counts.
+    pub(crate) probed: Probed,
     /// What it does now.
     pub(crate) state: State,
     /// How it ended the last time, once it has been started again.
     pub(crate) last: Option<Ended>,
     /// How often it has been started again.
     pub(crate) restarts: i32,
-    /// Whether this node has started it at least once.
-    pub(crate) attempted: bool,
+    /// How often this node has started it.
+    pub(crate) starts: u32,
     /// `containerStatuses[].ready`.
     pub(crate) ready: bool,
     /// `containerStatuses[].started`.
@@ -54,6 +52,15 @@ pub(crate) struct Unit {
     pub(crate) crashes: Backoff,
     /// Delays between failed starts.
     pub(crate) failures: Backoff,
+}
+
+/// The probes of a container that hold something back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probed {
+    /// It is not ready until a probe says so.
+    pub(crate) readiness: bool,
+    /// It has not started until a probe says so.
+    pub(crate) startup: bool,
 }
 
 /// What a container does.
@@ -169,12 +176,14 @@ impl Unit {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             role,
-            probes_readiness: container.readiness_probe.is_some() && role != Role::Init,
-            probes_startup: container.startup_probe.is_some() && role != Role::Init,
+            probed: Probed {
+                readiness: container.readiness_probe.is_some() && role != Role::Init,
+                startup: container.startup_probe.is_some() && role != Role::Init,
+            },
             state: State::Waiting,
             last: None,
             restarts: 0,
-            attempted: false,
+            starts: 0,
             ready: false,
             started: false,
             image_id: String::new(),
@@ -182,6 +191,11 @@ impl Unit {
             crashes: Backoff::new(backoff),
             failures: Backoff::new(backoff),
         }
+    }
+
+    /// Whether this node has started it at least once.
+    pub(crate) fn has_started(&self) -> bool {
+        self.starts > 0
     }
 
     /// Whether its process runs.
@@ -212,19 +226,25 @@ impl Unit {
             self.last = Some(ended);
             self.restarts += 1;
             self.crashes.raise(now);
-        } else if self.attempted {
+        } else if self.has_started() {
             self.restarts += 1;
         }
-        self.attempted = true;
+        self.starts += 1;
         self.failures.reset();
         self.image_id = image_id;
         self.container_id = Some(container_id);
-        self.started = !self.probes_startup;
-        self.ready = self.started && !self.probes_readiness && self.role != Role::Init;
+        self.started = !self.probed.startup;
+        self.ready = self.started && !self.probed.readiness && self.role != Role::Init;
     }
 
     /// Notes that it could not be started. It is tried again after the back-off, or `soon` for what has none.
-    pub(crate) fn fail(&mut self, now: Timestamp, reason: &'static str, message: String, soon: Option<Duration>) {
+    pub(crate) fn fail(
+        &mut self,
+        now: Timestamp,
+        reason: &'static str,
+        message: String,
+        soon: Option<Duration>,
+    ) {
         self.failures.raise(now);
         let delay = soon.unwrap_or_else(|| self.failures.delay());
         if let State::Ended(ended) = &self.state {

@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// After this long a write has failed, however the client retries inside.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the last status may take at the end of a pod.
-const LAST: Duration = Duration::from_secs(60);
+const LAST: Duration = Duration::from_mins(1);
 
 /// The status of one Pod on its way to the API server.
 pub(super) struct Writer {

@@ -105,7 +105,11 @@ impl Check {
                 if outcome.code == 0 {
                     return Ok(());
                 }
-                Err(format!("command {command:?} exited with {}: {}", outcome.code, outcome.output.trim_end()))
+                Err(format!(
+                    "command {command:?} exited with {}: {}",
+                    outcome.code,
+                    outcome.output.trim_end()
+                ))
             }
             Self::Http(request) => http::get(place.address, request).await,
             Self::Tcp { host, port } => {
@@ -113,9 +117,7 @@ impl Check {
                 let connected = TcpStream::connect(address).await;
                 connected.map(drop).map_err(|error| format!("dial tcp {address}: {error}"))
             }
-            Self::Grpc { port, service } => {
-                grpc::check(SocketAddr::new(place.address, *port), service).await
-            }
+            Self::Grpc { port, service } => grpc::check(SocketAddr::new(place.address, *port), service).await,
             Self::Sleep(time) => {
                 tokio::time::sleep(*time).await;
                 Ok(())
@@ -186,8 +188,10 @@ mod tests {
     #[test]
     fn ports_may_be_names() {
         let container: Container =
-            serde_json::from_value(json!({"name": "c", "ports": [{"name": "web", "containerPort": 8080}]})).unwrap();
-        let check = |probe: serde_json::Value| Check::of_probe(&serde_json::from_value(probe).unwrap(), &container);
+            serde_json::from_value(json!({"name": "c", "ports": [{"name": "web", "containerPort": 8080}]}))
+                .unwrap();
+        let check =
+            |probe: serde_json::Value| Check::of_probe(&serde_json::from_value(probe).unwrap(), &container);
         let http = check(json!({"httpGet": {"path": "ready", "port": "web", "scheme": "HTTPS",
                                             "httpHeaders": [{"name": "A", "value": "b"}]}}));
         let expected = HttpCheck {

@@ -41,7 +41,9 @@ pub(super) async fn check(address: SocketAddr, service: &str) -> Result<(), Stri
         match status.or_else(|| head.headers.get("grpc-status")).map(|status| status.as_bytes().to_vec()) {
             Some(code) if code == b"0" => judge(&body.to_bytes()),
             Some(code) => Err(format!("error: health rpc failed: code {}", String::from_utf8_lossy(&code))),
-            None => Err(format!("error: this server does not speak gRPC: HTTP code {}", head.status.as_u16())),
+            None => {
+                Err(format!("error: this server does not speak gRPC: HTTP code {}", head.status.as_u16()))
+            }
         }
     }
     .await;

@@ -24,7 +24,8 @@ pub(super) async fn get(pod: IpAddr, check: &HttpCheck) -> Result<(), String> {
     let address = resolve(pod, check.host.as_deref(), check.port).await?;
     let scheme = if check.tls { "https" } else { "http" };
     let what = |error: String| format!("Get \"{scheme}://{address}{}\": {error}", check.path);
-    let stream = TcpStream::connect(address).await.map_err(|error| what(format!("dial tcp {address}: {error}")))?;
+    let stream =
+        TcpStream::connect(address).await.map_err(|error| what(format!("dial tcp {address}: {error}")))?;
     let code = if check.tls {
         let name = match check.host.as_deref() {
             Some(host) => ServerName::try_from(host.to_owned()).map_err(|error| what(error.to_string()))?,

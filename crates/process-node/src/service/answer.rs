@@ -91,7 +91,9 @@ impl Zone<'_> {
         match labels.as_slice() {
             [] | ["svc" | "pod"] => Answer::empty(),
             [namespace, "svc" | "pod"] => self.namespace(namespace),
-            [address, _, "pod"] => dashed(address).map_or(Answer::NoSuchName, |address| addresses(asked, kind, [address])),
+            [address, _, "pod"] => {
+                dashed(address).map_or(Answer::NoSuchName, |address| addresses(asked, kind, [address]))
+            }
             [service, namespace, "svc"] => match self.directory.get(namespace, service) {
                 Some(entry) => self.service(entry, asked, kind, depth),
                 None => Answer::NoSuchName,
@@ -174,7 +176,7 @@ fn locations(entry: &Entry, own: &str, port: &str, protocol: &str, asked: &str, 
         data: Data::Srv { port, target: target.to_owned() },
     };
     let host = |target: &str, address| Record { name: target.to_owned(), data: Data::A(address) };
-    match (entry.cluster_ip, found.endpoint_port) {
+    match (entry.cluster_ip, found.backend_number) {
         (Some(address), _) => Answer::Records {
             records: vec![location(found.number, own)],
             additional: vec![host(own, address)],

@@ -46,7 +46,7 @@ pub(crate) struct Port {
     /// Where connections go.
     pub(crate) backends: Vec<SocketAddr>,
     /// The number it has at the endpoints, as far as they agree.
-    pub(crate) endpoint_port: Option<u16>,
+    pub(crate) backend_number: Option<u16>,
 }
 
 /// An endpoint that DNS tells of.
@@ -158,7 +158,7 @@ impl Port {
         let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
         let mut ready = Vec::new();
         let mut going = Vec::new();
-        let mut endpoint_port = None;
+        let mut backend_number = None;
         for slice in slices {
             let same = |other: &&k8s_openapi::api::discovery::v1::EndpointPort| {
                 other.name.as_deref().unwrap_or_default() == name
@@ -166,10 +166,12 @@ impl Port {
             };
             let found = slice.ports.iter().flatten().find(same);
             let Some(number) = found.and_then(|found| u16::try_from(found.port?).ok()) else { continue };
-            endpoint_port.get_or_insert(number);
+            backend_number.get_or_insert(number);
             for endpoint in &slice.endpoints {
                 // Each endpoint is one address for the proxy, as for kube-proxy.
-                let Some(address) = endpoint.addresses.first().and_then(|text| text.parse().ok()) else { continue };
+                let Some(address) = endpoint.addresses.first().and_then(|text| text.parse().ok()) else {
+                    continue;
+                };
                 let backend = SocketAddr::new(address, number);
                 if is_ready(endpoint) {
                     ready.push(backend);
@@ -181,7 +183,7 @@ impl Port {
         let mut backends = if ready.is_empty() { going } else { ready };
         backends.sort();
         backends.dedup();
-        Some(Self { name, protocol, number: u16::try_from(port.port).ok()?, backends, endpoint_port })
+        Some(Self { name, protocol, number: u16::try_from(port.port).ok()?, backends, backend_number })
     }
 }
 

@@ -77,10 +77,7 @@ impl Server {
 
     async fn serve_stream(&self, mut stream: TcpStream) -> anyhow::Result<()> {
         loop {
-            let length = match tokio::time::timeout(IDLE, stream.read_u16()).await {
-                Ok(Ok(length)) => length,
-                Ok(Err(_)) | Err(_) => return Ok(()),
-            };
+            let Ok(Ok(length)) = tokio::time::timeout(IDLE, stream.read_u16()).await else { return Ok(()) };
             let mut query = vec![0; usize::from(length)];
             tokio::time::timeout(IDLE, stream.read_exact(&mut query)).await??;
             let Some(reply) = self.reply(&query, false) else { bail!("no DNS query") };
@@ -198,7 +195,8 @@ mod tests {
     use super::*;
 
     fn many(members: u8) -> Directory {
-        let endpoints: Vec<_> = (0..members).map(|n| json!({"addresses": [format!("10.244.1.{n}")]})).collect();
+        let endpoints: Vec<_> =
+            (0..members).map(|n| json!({"addresses": [format!("10.244.1.{n}")]})).collect();
         directory(
             json!([{"metadata": {"namespace": "ns", "name": "web"}, "spec": {"clusterIP": "None"}}]),
             json!([{"metadata": {"namespace": "ns", "name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
@@ -225,7 +223,11 @@ mod tests {
             let bytes = reply(&many(2), "cluster.local", &query(name, kind), true).unwrap();
             let packet = Packet::parse(&bytes).unwrap();
             assert_eq!((packet.id(), packet.rcode()), (7, code), "{name} {kind:?}");
-            assert_eq!((packet.answers.len(), packet.name_servers.len()), (answers, authority), "{name} {kind:?}");
+            assert_eq!(
+                (packet.answers.len(), packet.name_servers.len()),
+                (answers, authority),
+                "{name} {kind:?}"
+            );
             assert!(packet.has_flags(PacketFlag::RESPONSE | PacketFlag::RECURSION_DESIRED));
         }
     }

@@ -75,10 +75,12 @@ fn plan<'a>(
     for service in services {
         match (is_ours(service), current(service)) {
             (true, None) if service.metadata.deletion_timestamp.is_none() => {
-                let wish = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref()?.parse().ok());
+                let wish =
+                    service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.as_deref()?.parse().ok());
                 let wish = wish.filter(|wish| network.contains(*wish) && !taken.contains(wish));
                 // The first and the last address of a network are not for hosts.
-                let free = || (1..network.size() - 1).filter_map(|n| network.nth(n)).find(|ip| !taken.contains(ip));
+                let free =
+                    || (1..network.size() - 1).filter_map(|n| network.nth(n)).find(|ip| !taken.contains(ip));
                 if let Some(address) = wish.or_else(free) {
                     taken.insert(address);
                     writes.push((service, Some(address)));
@@ -144,7 +146,8 @@ mod tests {
             .into_iter()
             .map(|(service, address)| (service.name_any(), address.map(|address| address.octets()[3])))
             .collect();
-        let expected = [("was", None), ("old", Some(3)), ("young", Some(4)), ("wish", Some(77)), ("greedy", Some(5))];
+        let expected =
+            [("was", None), ("old", Some(3)), ("young", Some(4)), ("wish", Some(77)), ("greedy", Some(5))];
         assert_eq!(written, expected.map(|(name, last)| (name.to_owned(), last)));
     }
 }

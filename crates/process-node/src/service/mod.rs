@@ -1,8 +1,8 @@
 //! Services: what kube-proxy, a cloud's load balancer and cluster DNS do.
 
 mod answer;
-pub(crate) mod dns;
 mod directory;
+pub(crate) mod dns;
 mod load_balancer;
 pub(crate) mod proxy;
 

@@ -1,4 +1,4 @@
-//! A TCP proxy in user space for ClusterIPs and load balancer addresses.
+//! A TCP proxy in user space for cluster and load balancer addresses.
 //!
 //! The addresses are local to the node (see [`crate::net`]), so a listener for each Service port is all there is.
 //! A port without endpoints has no listener: connections to it are refused, as kube-proxy refuses them. TCP only.
@@ -40,7 +40,9 @@ pub(crate) async fn serve(mut directory: watch::Receiver<Arc<Directory>>, dns: I
     let mut listeners: BTreeMap<SocketAddrV4, Listener> = BTreeMap::new();
     loop {
         let mut wanted = directory.borrow_and_update().frontends();
-        wanted.retain(|place, frontend| !frontend.backends.is_empty() && (*place.ip(), place.port()) != (dns, 53));
+        wanted.retain(|place, frontend| {
+            !frontend.backends.is_empty() && (*place.ip(), place.port()) != (dns, 53)
+        });
         listeners.retain(|place, _| wanted.contains_key(place));
         let mut failed = false;
         for (place, frontend) in wanted {
@@ -140,7 +142,8 @@ mod tests {
     #[test]
     fn turns_go_round_and_sticky_clients_stay() {
         let client = IpAddr::from([10, 9, 8, 7]);
-        let firsts: Vec<_> = (0..4).map(|turn| order(&frontend(false), client, turn)[0].to_string()).collect();
+        let firsts: Vec<_> =
+            (0..4).map(|turn| order(&frontend(false), client, turn)[0].to_string()).collect();
         assert_eq!(firsts, ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.1:1"]);
         assert_eq!(order(&frontend(true), client, 0), order(&frontend(true), client, 1));
         let clients = (0..50).map(|last| order(&frontend(true), IpAddr::from([10, 9, 8, last]), 0)[0]);

@@ -103,7 +103,7 @@ mod tests {
         [("a".to_owned(), b"1".to_vec()), ("b".to_owned(), b"2".to_vec())].into()
     }
 
-    fn reference<'a>(items: Option<&'a [KeyToPath]>, optional: bool) -> Reference<'a> {
+    fn reference(items: Option<&[KeyToPath]>, optional: bool) -> Reference<'_> {
         Reference { kind: "configmap", name: "cm", optional, items, default_mode: Some(0o400) }
     }
 

@@ -166,15 +166,14 @@ impl Volumes {
             }
             if let Some(wanted) = &source.service_account_token {
                 let key = (volume.to_owned(), wanted.path.clone());
-                let held = self.held().tokens.get(&key).filter(|token| !token.is_due(Timestamp::now())).cloned();
+                let held =
+                    self.held().tokens.get(&key).filter(|token| !token.is_due(Timestamp::now())).cloned();
                 let token = match held {
                     Some(token) => token,
                     None => token::request(&self.client, fields.pod, wanted).await?,
                 };
-                let file = File {
-                    bytes: token.text.clone().into_bytes(),
-                    mode: content::mode(None, default_mode),
-                };
+                let file =
+                    File { bytes: token.text.clone().into_bytes(), mode: content::mode(None, default_mode) };
                 files.insert(PathBuf::from(&wanted.path), file);
                 self.held().tokens.insert(key, token);
             }
@@ -215,8 +214,9 @@ impl Volumes {
             };
             let below = mount.sub_path.clone().or_else(|| mount.sub_path_expr.as_deref().map(&expand));
             let source = match below.filter(|below| !below.is_empty()) {
-                Some(below) => sub_path(&base, &below)
-                    .with_context(|| format!("failed to prepare subPath {below:?} of volume {:?}", mount.name))?,
+                Some(below) => sub_path(&base, &below).with_context(|| {
+                    format!("failed to prepare subPath {below:?} of volume {:?}", mount.name)
+                })?,
                 None => base,
             };
             // Only these two kinds are ever writable, as in kubelet.
@@ -243,7 +243,7 @@ impl Volumes {
                 // A receiver that lags behind has missed something, which may be ours.
                 change = changes.recv() => if let Ok(change) = change
                     && !concerns(&change, &pod.borrow()) { continue },
-                changed = pod.changed() => if changed.is_err() { return },
+                outcome = pod.changed() => if outcome.is_err() { return },
                 () = sleep_until(due) => {}
             }
             tokio::time::sleep(SETTLE).await;

@@ -34,7 +34,8 @@ pub(super) async fn request(
     pod: &Pod,
     wanted: &ServiceAccountTokenProjection,
 ) -> anyhow::Result<Token> {
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+    let account =
+        pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
     let namespace = pod.namespace().unwrap_or_default();
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &namespace);
     let request = TokenRequest {
@@ -55,7 +56,8 @@ pub(super) async fn request(
         .create_token_request(account, &PostParams::default(), &request)
         .await
         .with_context(|| format!("failed to fetch token for service account {namespace}/{account}"))?;
-    let status = answer.status.with_context(|| format!("no token for service account {namespace}/{account}"))?;
+    let status =
+        answer.status.with_context(|| format!("no token for service account {namespace}/{account}"))?;
     Ok(Token { text: status.token, renew_at: renew_at(now, status.expiration_timestamp.0) })
 }
 

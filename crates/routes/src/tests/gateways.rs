@@ -166,6 +166,7 @@ fn a_gateway_that_goes_changes_no_route() {
         ..gateway(&[server(80, "HTTP", "", &["*"])])
     };
     let gone = GatewayFacts { servers: Vec::new(), gone: true, ..there.clone() };
-    let compiled = |facts| World::new().gateway(facts).with(request("a/shop", 0, &["x.example"], &["/"])).compile();
+    let compiled =
+        |facts| World::new().gateway(facts).with(request("a/shop", 0, &["x.example"], &["/"])).compile();
     assert_eq!(compiled(there).virtual_services, compiled(gone).virtual_services);
 }

@@ -75,7 +75,8 @@ impl<'a> Entry<'a> {
         let object = self.object_ref.as_ref()?;
         let verb: Verb = self.verb.parse().ok()?;
         let query = self.request_uri.split_once('?').map_or("", |(_, query)| query);
-        let dry_run = form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && !value.is_empty());
+        let dry_run =
+            form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == "dryRun" && !value.is_empty());
         if !verb.is_mutating() || dry_run || is_review(&object.api_group) {
             return None;
         }
@@ -89,7 +90,11 @@ impl<'a> Entry<'a> {
             subresource: object.subresource.clone().into_owned(),
             namespace: object.namespace.clone().into_owned(),
             name: object.name.clone().into_owned(),
-            code: if self.is_complete() { self.response_status.as_ref().map(|status| status.code) } else { None },
+            code: if self.is_complete() {
+                self.response_status.as_ref().map(|status| status.code)
+            } else {
+                None
+            },
             uri: self.request_uri.clone().into_owned(),
             received: self.request_received_timestamp.clone().into_owned(),
         })
@@ -275,7 +280,10 @@ mod tests {
         assert_eq!((found[0].verb, found[0].code), (Verb::Patch, Some(200)));
         assert_eq!((found[1].verb, found[1].code), (Verb::Delete, None));
         assert_eq!(found[0].user_agent, "quote \" kube");
-        assert_eq!(found[0].to_string(), "2026-01-01T00:00:00.000000Z patch events a/e by u (quote \" kube): 200");
+        assert_eq!(
+            found[0].to_string(),
+            "2026-01-01T00:00:00.000000Z patch events a/e by u (quote \" kube): 200"
+        );
     }
 
     #[test]

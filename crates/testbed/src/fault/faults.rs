@@ -312,7 +312,8 @@ mod tests {
         faults.expire_before(10, Expiry::Event);
         assert_eq!(gone(&watch("9")).as_deref(), Some("ErrorEvent(Expired)"));
         assert_eq!(gone(&page(9)).as_deref(), Some("Answer(Expired)"));
-        for current in [watch("10"), watch("0"), watch(""), page(10), page(-1), get("/api/v1/pods", "resourceVersion=9")]
+        for current in
+            [watch("10"), watch("0"), watch(""), page(10), page(-1), get("/api/v1/pods", "resourceVersion=9")]
         {
             assert_eq!(gone(&current), None, "{current:?}");
         }

@@ -64,7 +64,8 @@ impl FaultProxy {
     /// Starts a proxy without faults before the API server of this configuration, of which it uses the URL
     /// and the CA, not the credentials. Needs a Tokio runtime.
     pub async fn start(upstream: &kube::Config) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("fault proxy: no port to listen on")?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("fault proxy: no port to listen on")?;
         let address = listener.local_addr().context("fault proxy: no address")?;
         let (certificate, tls) = certificate().context("fault proxy: certificate")?;
         let faults = Faults::default();
@@ -147,7 +148,9 @@ type UpstreamClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 fn client(upstream: &kube::Config) -> anyhow::Result<UpstreamClient> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in upstream.root_cert.iter().flatten() {
-        roots.add(CertificateDer::from(certificate.clone())).context("fault proxy: unusable CA certificate")?;
+        roots
+            .add(CertificateDer::from(certificate.clone()))
+            .context("fault proxy: unusable CA certificate")?;
     }
     let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -160,7 +163,8 @@ fn client(upstream: &kube::Config) -> anyhow::Result<UpstreamClient> {
     tcp.enforce_http(false);
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &upstream.tls_server_name {
-        let name = ServerName::try_from(name.clone()).with_context(|| format!("fault proxy: {name:?} is no server name"))?;
+        let name = ServerName::try_from(name.clone())
+            .with_context(|| format!("fault proxy: {name:?} is no server name"))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = builder.enable_http1().wrap_connector(tcp);
@@ -201,7 +205,8 @@ async fn serve(stream: TcpStream, tls: TlsAcceptor, gate: Arc<Gate>) {
         let gate = Arc::clone(&gate);
         async move { gate.handle(request).await }
     });
-    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         tracing::debug!(%error, "fault proxy connection ended");
     }
@@ -261,7 +266,11 @@ impl Gate {
     }
 
     /// Sends the request on, and gives the answer with a head for the client's connection.
-    async fn forward(&self, head: http::request::Parts, body: Bytes) -> Result<http::Response<Incoming>, HangUp> {
+    async fn forward(
+        &self,
+        head: http::request::Parts,
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>, HangUp> {
         let mut request = http::Request::new(Full::new(body));
         *request.method_mut() = head.method;
         *request.uri_mut() = join(&self.upstream, &head.uri).ok_or(HangUp)?;
@@ -275,7 +284,10 @@ impl Gate {
             }
             Err(error) => {
                 // The client is to see what it would see of a server that is down.
-                tracing::debug!(error = &error as &dyn std::error::Error, "fault proxy: API server does not answer");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "fault proxy: API server does not answer"
+                );
                 Err(HangUp)
             }
         }
@@ -340,8 +352,13 @@ mod tests {
 
     #[test]
     fn the_servers_own_path_is_kept() {
-        let join = |upstream: &str, uri: &str| join(&upstream.parse().unwrap(), &uri.parse().unwrap()).unwrap().to_string();
-        assert_eq!(join("https://10.0.0.1:6443", "/api/v1/pods?watch=1"), "https://10.0.0.1:6443/api/v1/pods?watch=1");
+        let join = |upstream: &str, uri: &str| {
+            join(&upstream.parse().unwrap(), &uri.parse().unwrap()).unwrap().to_string()
+        };
+        assert_eq!(
+            join("https://10.0.0.1:6443", "/api/v1/pods?watch=1"),
+            "https://10.0.0.1:6443/api/v1/pods?watch=1"
+        );
         assert_eq!(join("https://h/clusters/c/", "/version"), "https://h/clusters/c/version");
     }
 

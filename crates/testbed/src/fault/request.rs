@@ -287,14 +287,22 @@ mod tests {
             (Method::GET, "/api/v1/namespaces/a/pods/p", "get pods a/p"),
             (Method::GET, "/api/v1/namespaces/a/pods/p/log", "get pods/log a/p"),
             (Method::GET, "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dp", "list pods a/p"),
-            (Method::GET, "/api/v1/namespaces/a/pods?watch=1&fieldSelector=metadata.name=p", "watch pods a/p"),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a/pods?watch=1&fieldSelector=metadata.name=p",
+                "watch pods a/p",
+            ),
             (Method::GET, "/api/v1/namespaces/a", "get namespaces a/a"),
             (Method::GET, "/api/v1/namespaces", "list namespaces"),
             (Method::PUT, "/api/v1/namespaces/a/finalize", "update namespaces/finalize a/a"),
             (Method::POST, "/api/v1/namespaces/a/configmaps", "create configmaps a/"),
             (Method::DELETE, "/api/v1/namespaces/a/configmaps", "deletecollection configmaps a/"),
             (Method::DELETE, "/apis/apps/v1/namespaces/a/deployments/d", "delete deployments.apps a/d"),
-            (Method::PATCH, "/apis/apps/v1/namespaces/a/deployments/d/status", "patch deployments/status.apps a/d"),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/d/status",
+                "patch deployments/status.apps a/d",
+            ),
             (Method::GET, "/apis/apps/v1", "get /apis/apps/v1"),
             (Method::GET, "/api/v1", "get /api/v1"),
             (Method::GET, "/version", "get /version"),
@@ -308,7 +316,8 @@ mod tests {
     fn a_field_selector_on_another_field_names_nothing() {
         let request = parse(&Method::GET, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn,metadata.name!%3Dp");
         assert_eq!(request.name, "");
-        let request = parse(&Method::GET, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn,metadata.name%3D%3Dp");
+        let request =
+            parse(&Method::GET, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn,metadata.name%3D%3Dp");
         assert_eq!(request.name, "p");
     }
 

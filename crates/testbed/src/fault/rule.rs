@@ -88,7 +88,8 @@ impl Match {
 
     /// Whether the request is selected.
     pub fn matches(&self, request: &Request) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let is =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         (self.verbs.is_empty() || self.verbs.contains(&request.verb))
             && is(&self.group, &request.group)
             && is(&self.namespace, &request.namespace)

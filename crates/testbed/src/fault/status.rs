@@ -59,9 +59,11 @@ impl Failure {
             Self::Expired if request.verb == Verb::Watch => {
                 format!("too old resource version: {} (fault proxy)", request.resource_version)
             }
-            Self::Expired => "The provided continue parameter is too old to display a consistent list result. \
+            Self::Expired => {
+                "The provided continue parameter is too old to display a consistent list result. \
                               You must start a new list without the continue parameter."
-                .to_owned(),
+                    .to_owned()
+            }
             Self::TooManyRequests { .. } => {
                 "The server has received too many requests and has asked us to try again later".to_owned()
             }
@@ -132,7 +134,10 @@ mod tests {
         let status: kube::core::Status = serde_json::from_slice(response.body()).unwrap();
         assert!(status.is_conflict() && status.is_failure());
         let details = status.details.unwrap();
-        assert_eq!((details.name.as_str(), details.kind.as_str(), details.group.as_str()), ("d", "deployments", "apps"));
+        assert_eq!(
+            (details.name.as_str(), details.kind.as_str(), details.group.as_str()),
+            ("d", "deployments", "apps")
+        );
 
         let response = Failure::TooManyRequests { retry_after: 3 }.response(&request).unwrap();
         assert_eq!(response.headers()["retry-after"], "3");

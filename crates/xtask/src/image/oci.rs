@@ -36,7 +36,9 @@ impl Platform {
             _ => bail!("images for {triple} are not supported: build on x86_64 or aarch64"),
         };
         if !triple.contains("-linux-") {
-            bail!("images hold Linux programs, and this is {triple}: build on Linux, or with the Dockerfiles in deploy/");
+            bail!(
+                "images hold Linux programs, and this is {triple}: build on Linux, or with the Dockerfiles in deploy/"
+            );
         }
         Ok(Self { architecture })
     }
@@ -49,9 +51,12 @@ impl Platform {
 /// Refuses what the distribution specification does not allow as a tag.
 pub(super) fn check_tag(tag: &str) -> Result<()> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let fits = tag.starts_with(word) && tag.len() <= 128 && tag.chars().all(|c| word(c) || c == '.' || c == '-');
+    let fits =
+        tag.starts_with(word) && tag.len() <= 128 && tag.chars().all(|c| word(c) || c == '.' || c == '-');
     if !fits {
-        bail!("{tag:?} is no tag: use up to 128 letters, digits, `_`, `.` and `-`, not beginning with the last two");
+        bail!(
+            "{tag:?} is no tag: use up to 128 letters, digits, `_`, `.` and `-`, not beginning with the last two"
+        );
     }
     Ok(())
 }
@@ -130,13 +135,17 @@ impl Image<'_> {
         let mut entry = manifest.descriptor(MANIFEST);
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("platform".to_owned(), self.platform.json());
-            entry.insert("annotations".to_owned(), json!({
-                "io.containerd.image.name": self.reference,
-                "org.opencontainers.image.ref.name": self.reference,
-            }));
+            entry.insert(
+                "annotations".to_owned(),
+                json!({
+                    "io.containerd.image.name": self.reference,
+                    "org.opencontainers.image.ref.name": self.reference,
+                }),
+            );
         }
         let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]});
-        let docker = json!([{"Config": config.path(), "RepoTags": [self.reference], "Layers": [compressed.path()]}]);
+        let docker =
+            json!([{"Config": config.path(), "RepoTags": [self.reference], "Layers": [compressed.path()]}]);
         let files = BTreeMap::from([
             ("oci-layout".to_owned(), serde_json::to_vec(&json!({"imageLayoutVersion": "1.0.0"}))?),
             ("index.json".to_owned(), serde_json::to_vec(&index)?),
@@ -160,20 +169,29 @@ impl Image<'_> {
         let mut config = self.platform.json();
         if let Some(config) = config.as_object_mut() {
             config.insert("created".to_owned(), CREATED.into());
-            config.insert("config".to_owned(), json!({
-                "User": self.user,
-                "Entrypoint": [self.entrypoint],
-                "Env": ["PATH=/usr/local/bin"],
-                "WorkingDir": "/",
-                "Labels": {
-                    "org.opencontainers.image.title": self.title,
-                    "org.opencontainers.image.description": self.description,
-                    "org.opencontainers.image.version": self.version,
-                    "org.opencontainers.image.licenses": "Apache-2.0",
-                },
-            }));
-            config.insert("rootfs".to_owned(), json!({"type": "layers", "diff_ids": [format!("sha256:{layer}")]}));
-            config.insert("history".to_owned(), json!([{"created": CREATED, "created_by": "cargo xtask image"}]));
+            config.insert(
+                "config".to_owned(),
+                json!({
+                    "User": self.user,
+                    "Entrypoint": [self.entrypoint],
+                    "Env": ["PATH=/usr/local/bin"],
+                    "WorkingDir": "/",
+                    "Labels": {
+                        "org.opencontainers.image.title": self.title,
+                        "org.opencontainers.image.description": self.description,
+                        "org.opencontainers.image.version": self.version,
+                        "org.opencontainers.image.licenses": "Apache-2.0",
+                    },
+                }),
+            );
+            config.insert(
+                "rootfs".to_owned(),
+                json!({"type": "layers", "diff_ids": [format!("sha256:{layer}")]}),
+            );
+            config.insert(
+                "history".to_owned(),
+                json!([{"created": CREATED, "created_by": "cargo xtask image"}]),
+            );
         }
         config
     }

@@ -191,7 +191,11 @@ mod tests {
         root.write(&dir).unwrap();
         assert_eq!(fs::read(dir.join("usr/local/bin/a")).unwrap(), b"program");
         for (path, entry) in &root.entries {
-            assert_eq!(fs::metadata(dir.join(path)).unwrap().permissions().mode() & 0o7777, entry.mode, "{path}");
+            assert_eq!(
+                fs::metadata(dir.join(path)).unwrap().permissions().mode() & 0o7777,
+                entry.mode,
+                "{path}"
+            );
         }
         assert!(root.write(&dir).unwrap_err().to_string().contains("empty"));
     }

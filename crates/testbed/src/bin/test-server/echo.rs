@@ -50,7 +50,9 @@ fn app(server: Server) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/status/{code}", any(status))
-        .fallback(|State(server): State<Server>, request: Request| async move { Json(answer(server, &request)) })
+        .fallback(
+            |State(server): State<Server>, request: Request| async move { Json(answer(server, &request)) },
+        )
         .with_state(server)
 }
 
@@ -94,13 +96,19 @@ mod tests {
     #[tokio::test]
     async fn tells_what_arrived() {
         let address = background(app(Server { name: "shop".to_owned(), pod: "shop-1".to_owned() })).await;
-        let request = axum::http::Request::put("/a/b?c=d").header("host", "shop.example").header("x-user", "u");
-        let reply = curl::request(address, request.header("x-user", "v").body(String::new()).unwrap()).await.unwrap();
+        let request =
+            axum::http::Request::put("/a/b?c=d").header("host", "shop.example").header("x-user", "u");
+        let reply =
+            curl::request(address, request.header("x-user", "v").body(String::new()).unwrap()).await.unwrap();
         let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
         assert_eq!(reply.status, 200);
-        for (field, wanted) in
-            [("name", "shop"), ("pod", "shop-1"), ("method", "PUT"), ("path", "/a/b?c=d"), ("host", "shop.example")]
-        {
+        for (field, wanted) in [
+            ("name", "shop"),
+            ("pod", "shop-1"),
+            ("method", "PUT"),
+            ("path", "/a/b?c=d"),
+            ("host", "shop.example"),
+        ] {
             assert_eq!(body[field], wanted, "{field}");
         }
         assert_eq!(body["headers"]["x-user"], "u, v");
@@ -109,9 +117,13 @@ mod tests {
     #[tokio::test]
     async fn answers_the_code_asked_for() {
         let address = background(app(Server { name: "shop".to_owned(), pod: String::new() })).await;
-        for (path, wanted) in
-            [("/status/404", 404), ("/status/503", 503), ("/status/99", 400), ("/status/x", 400), ("/healthz", 200)]
-        {
+        for (path, wanted) in [
+            ("/status/404", 404),
+            ("/status/503", 503),
+            ("/status/99", 400),
+            ("/status/x", 400),
+            ("/healthz", 200),
+        ] {
             assert_eq!(curl::get(address, "h", path).await.unwrap().status, wanted, "{path}");
         }
     }

@@ -41,8 +41,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(message) = &args.message {
         say(message);
-        std::fs::write(&args.termination_log, message)
-            .with_context(|| format!("cannot write the termination message to {}", args.termination_log.display()))?;
+        std::fs::write(&args.termination_log, message).with_context(|| {
+            format!("cannot write the termination message to {}", args.termination_log.display())
+        })?;
     }
     Ok(ExitCode::from(args.code))
 }

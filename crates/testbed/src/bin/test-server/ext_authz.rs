@@ -61,7 +61,9 @@ mod tests {
         };
         let passed = ask(Some("Bearer let-me-in")).await;
         assert_eq!((passed.status, passed.headers["x-user"].to_str().unwrap()), (200, "u"));
-        for refused in [None, Some(""), Some("Bearer let-me-in2"), Some("bearer let-me-in"), Some("let-me-in")] {
+        for refused in
+            [None, Some(""), Some("Bearer let-me-in2"), Some("bearer let-me-in"), Some("let-me-in")]
+        {
             let reply = ask(refused).await;
             assert_eq!(reply.status, 401, "{refused:?}");
             assert!(!reply.headers.contains_key("x-user"));

@@ -143,7 +143,9 @@ mod tests {
     fn requests_name_a_service() {
         assert_eq!(request_service(&framed(b"")), Some(""));
         assert_eq!(request_service(&framed(b"\x0a\x04shop")), Some("shop"));
-        for bad in [&b""[..], b"\0\0\0\0\x01", b"\x01\0\0\0\0", &framed(b"\x0a\x09shop"), &framed(b"\x12\x04shop")] {
+        for bad in
+            [&b""[..], b"\0\0\0\0\x01", b"\x01\0\0\0\0", &framed(b"\x0a\x09shop"), &framed(b"\x12\x04shop")]
+        {
             assert_eq!(request_service(bad), None, "{bad:?}");
         }
     }
@@ -168,9 +170,12 @@ mod tests {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let io = TokioIo::new(stream);
         let (mut sender, connection) =
-            hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+            hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), io)
+                .await
+                .unwrap();
         tokio::spawn(connection);
-        let request = Request::post(format!("http://{address}{CHECK}")).body(Full::new(framed(b"").into())).unwrap();
+        let request =
+            Request::post(format!("http://{address}{CHECK}")).body(Full::new(framed(b"").into())).unwrap();
         let response = sender.send_request(request).await.unwrap();
         assert_eq!(response.headers()["content-type"], "application/grpc");
         let body = response.into_body().collect().await.unwrap();

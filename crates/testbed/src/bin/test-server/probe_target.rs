@@ -31,7 +31,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn app(healthy: bool) -> Router {
     Router::new()
         .route("/fail", any(|State(healthy): State<Healthy>, request: Request| set(healthy, false, request)))
-        .route("/recover", any(|State(healthy): State<Healthy>, request: Request| set(healthy, true, request)))
+        .route(
+            "/recover",
+            any(|State(healthy): State<Healthy>, request: Request| set(healthy, true, request)),
+        )
         .fallback(|State(healthy): State<Healthy>, request: Request| async move {
             answer(healthy.load(Ordering::Relaxed), &request)
         })
@@ -61,8 +64,14 @@ mod tests {
     #[tokio::test]
     async fn health_follows_requests() {
         let address = background(app(true)).await;
-        let expected =
-            [("/healthz", 200), ("/fail", 200), ("/healthz", 503), ("/other", 503), ("/recover", 200), ("/healthz", 200)];
+        let expected = [
+            ("/healthz", 200),
+            ("/fail", 200),
+            ("/healthz", 503),
+            ("/other", 503),
+            ("/recover", 200),
+            ("/healthz", 200),
+        ];
         for (path, wanted) in expected {
             assert_eq!(curl::get(address, "h", path).await.unwrap().status, wanted, "{path}");
         }

@@ -25,8 +25,9 @@ impl Listen {
     /// Opens the port, and says which it is.
     pub(crate) async fn bind(self) -> anyhow::Result<TcpListener> {
         let address = (self.address, self.port);
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {}:{}", self.address, self.port))?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {}:{}", self.address, self.port))?;
         say(&format!("listening on {}", listener.local_addr()?));
         Ok(listener)
     }
