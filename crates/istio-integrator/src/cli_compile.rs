@@ -181,6 +181,18 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     }
 
     #[test]
+    fn the_example_of_the_tutorial() {
+        let mut documents = Documents::default();
+        documents.read("first-route.yaml", include_str!("../../../docs/examples/first-route.yaml")).unwrap();
+        let settings =
+            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
+        let output = compile(&documents.input(&settings));
+        assert!(!refused(&output));
+        assert_eq!(output.requests[0].urls, ["http://shop.example.com"]);
+        assert_eq!(documents.ignored(), ["Deployment of apps/v1 (shop)"]);
+    }
+
+    #[test]
     fn the_smallest_request() {
         let output = compiled(&request("{routes: [{backends: [{service: shop, port: 80}]}]}"));
         assert!(!refused(&output));

@@ -104,7 +104,7 @@ impl Cluster {
         for line in lines.by_ref().map_while(Result::ok) {
             match line.split_once(' ') {
                 Some(("api", seconds)) if options.progress => {
-                    eprintln!("cluster: API ready after {seconds} s")
+                    eprintln!("cluster: API ready after {seconds} s");
                 }
                 Some(("ready", seconds)) => {
                     ready.store(true, Ordering::Relaxed);

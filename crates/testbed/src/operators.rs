@@ -45,7 +45,9 @@ pub fn add_image(session: &Session, name: &str) -> Result<()> {
 pub fn deploy_integrator(session: &Session) -> Result<()> {
     add_image(session, "istio-integrator")?;
     let base = repo_root().join("deploy/integrator").display().to_string();
-    output(session.kubectl(["apply", "-k", &base]), None).context("kubectl apply -k deploy/integrator")?;
+    // Other tests may apply the CRDs at this very moment; server-side apply does not mind who was first.
+    let apply = ["apply", "--server-side", "--force-conflicts", "-k", &base];
+    output(session.kubectl(apply), None).context("kubectl apply --server-side -k deploy/integrator")?;
     let namespace = ["-n", "istio-integrator"];
     let names =
         output(session.kubectl([&namespace[..], &["get", "deployments", "-o", "name"]].concat()), None)?;

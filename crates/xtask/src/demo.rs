@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: from nothing to a request served through the gateway, each step shown.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const EXAMPLE: &str = "docs/examples/first-route.yaml";
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(run_dir) = &args.inside {
-        return inside(run_dir.clone(), args.step.as_deref());
+        return inside(run_dir, args.step.as_deref());
     }
     let begun = Instant::now();
     super::doctor::check(true)?;
@@ -60,13 +60,13 @@ fn title(text: &str) {
     println!("\n=== {text}");
 }
 
-fn inside(run_dir: PathBuf, step: Option<&str>) -> Result<ExitCode> {
-    let session = Session::at(&run_dir)?;
+fn inside(run_dir: &Path, step: Option<&str>) -> Result<ExitCode> {
+    let session = Session::at(run_dir)?;
     match step {
         Some("istio") => testbed::istio::install(&session, &[])?,
         Some(other) => bail!("no step {other:?}"),
         None => {
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(show(&session))?
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(show(&session))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -46,7 +46,7 @@ pub(crate) struct Args {
 enum Profile {
     /// As released.
     Release,
-    /// Optimised less and built faster: `[profile.image]`.
+    /// Built faster, and not optimised: `[profile.image]`.
     Image,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds images for tests, tagged `dev` and with the faster profile, and gives the archives: `out/NAME.tar`.
+/// Builds images for tests, tagged `dev` and with the profile that builds faster, and gives the archives: `out/NAME.tar`.
 /// No names mean the images that users deploy. Progress goes to standard error.
 ///
 /// Fails for unknown names, when a program does not compile, and when it would need libraries of the image.

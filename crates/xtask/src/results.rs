@@ -51,7 +51,7 @@ pub(crate) fn state() -> Result<(String, String)> {
         // A deleted file is part of the state too: its name without content.
         hash.update(std::fs::read(path).unwrap_or_default());
     }
-    let inputs = hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let inputs = testbed::tools::hex(&hash.finalize()[..8]);
     Ok((commit, inputs))
 }
 

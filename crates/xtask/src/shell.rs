@@ -38,14 +38,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     } else {
         Cluster::attach(&choose(args.cluster.clone())?)?
     };
-    let (program, rest) = match args.command.split_first() {
-        Some((program, rest)) => (PathBuf::from(program), rest.to_vec()),
-        None => {
-            eprintln!(
-                "kubectl and istioctl are on the PATH, names like NAME.NAMESPACE.svc resolve; `exit` leaves."
-            );
-            (std::env::var_os("SHELL").map_or_else(|| PathBuf::from("/bin/sh"), PathBuf::from), Vec::new())
-        }
+    let (program, rest) = if let Some((program, rest)) = args.command.split_first() {
+        (PathBuf::from(program), rest.to_vec())
+    } else {
+        eprintln!(
+            "kubectl and istioctl are on the PATH, names like NAME.NAMESPACE.svc resolve; `exit` leaves."
+        );
+        (std::env::var_os("SHELL").map_or_else(|| PathBuf::from("/bin/sh"), PathBuf::from), Vec::new())
     };
     let status = cluster.command(&program)?.args(rest).status().context("start the shell")?;
     Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)))

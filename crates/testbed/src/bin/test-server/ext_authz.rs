@@ -32,7 +32,7 @@ fn app(token: &str, user: String) -> Router {
 }
 
 fn check(headers: &HeaderMap, wanted: &str, user: &str) -> Response {
-    let found = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes());
+    let found = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     let passed = found == Some(wanted.as_bytes());
     say(if passed { "let in" } else { "refused" });
     if passed {

@@ -30,10 +30,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// `/fail` and `/recover` set the health; every other path answers 200 or 503 by it. Each request is logged.
 fn app(healthy: bool) -> Router {
     Router::new()
-        .route("/fail", any(|State(healthy): State<Healthy>, request: Request| set(healthy, false, request)))
+        .route(
+            "/fail",
+            any(|State(state): State<Healthy>, request: Request| async move { set(&state, false, &request) }),
+        )
         .route(
             "/recover",
-            any(|State(healthy): State<Healthy>, request: Request| set(healthy, true, request)),
+            any(|State(state): State<Healthy>, request: Request| async move { set(&state, true, &request) }),
         )
         .fallback(|State(healthy): State<Healthy>, request: Request| async move {
             answer(healthy.load(Ordering::Relaxed), &request)
@@ -41,9 +44,9 @@ fn app(healthy: bool) -> Router {
         .with_state(Arc::new(AtomicBool::new(healthy)))
 }
 
-async fn set(state: Healthy, healthy: bool, request: Request) -> (StatusCode, &'static str) {
+fn set(state: &AtomicBool, healthy: bool, request: &Request) -> (StatusCode, &'static str) {
     state.store(healthy, Ordering::Relaxed);
-    let (_, text) = answer(healthy, &request);
+    let (_, text) = answer(healthy, request);
     (StatusCode::OK, text)
 }
 
