@@ -102,7 +102,11 @@ async fn nothing_stays_after_kill(t: Ctx) -> Result<()> {
         let status =
             std::process::Command::new("kill").args(["-s", signal, &owner.id().to_string()]).status()?;
         ensure!(status.success(), "kill -s {signal} failed");
-        owner.wait()?;
+        eventually(&format!("the owner ends by {signal}"), 10, || {
+            let ended = owner.try_wait();
+            async move { ended?.context("it still runs").map(|_| ()) }
+        })
+        .await?;
         eventually("everything of the cluster is gone", 20, || async {
             let left = processes_of(&name)?;
             ensure!(left.is_empty(), "after {signal} still running: {left:?}");

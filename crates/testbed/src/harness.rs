@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -130,6 +130,7 @@ fn outside() -> Result<ExitCode> {
 
 fn run_one(test: Test, run_dir: &std::path::Path) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::from)?;
+    let _watched = watch(test);
     let outcome: Result<()> = runtime.block_on(async {
         let session = Session::at(run_dir)?;
         let client = session.client().await?;
@@ -153,7 +154,22 @@ fn run_one(test: Test, run_dir: &std::path::Path) -> Result<(), Failed> {
         let _ = namespaces.delete(&ctx.namespace, &kube::api::DeleteParams::background()).await;
         result
     });
+    // Work that a test left on a thread of its own ends with the process, not with the test.
+    runtime.shutdown_background();
     outcome.map_err(|error| Failed::from(format!("{error:#}")))
+}
+
+/// Ends the whole run when a test blocks its thread, so that its limit cannot end it: a run that hangs says nothing.
+fn watch(test: Test) -> mpsc::Sender<()> {
+    let (alive, ended) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        // Time for the diagnostics of a test that did reach its limit.
+        if ended.recv_timeout(test.limit + Duration::from_mins(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{} blocks its thread: the run is given up", test.name);
+            std::process::exit(101);
+        }
+    });
+    alive
 }
 
 async fn create_namespace(client: &kube::Client, test: &str) -> Result<String> {

@@ -246,8 +246,17 @@ fn hold() -> Result<ExitCode> {
 
 /// A cluster that another process owns, and that process: for tests that kill it.
 pub fn hold_elsewhere() -> Result<(std::process::Child, PathBuf)> {
-    let mut child =
-        role("hold")?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("start the holder")?;
+    let plain = role("hold")?;
+    // A shell starts its background jobs with SIGINT ignored, which their children inherit; a test that sends it
+    // means the signal of a terminal.
+    let mut child = Command::new("env")
+        .args(["--default-signal=INT,TERM", "--"])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start the holder through coreutils' env")?;
     let stdout = child.stdout.take().context("the holder's standard output")?;
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
