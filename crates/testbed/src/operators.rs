@@ -22,7 +22,7 @@ pub fn archive(name: &str) -> Result<PathBuf> {
     let out = crate::images::program("process-node")?.with_file_name("images");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["run", "--quiet", "--package", "xtask", "--", "image", name, "--out"])
+        .args(["run", "--quiet", "--package", "xtask", "--", "image", name, "--profile", "image", "--out"])
         .arg(&out)
         .current_dir(repo_root())
         .status()
