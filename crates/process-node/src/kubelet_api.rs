@@ -167,8 +167,7 @@ async fn container_logs(
         Err(error) => return (StatusCode::UNPROCESSABLE_ENTITY, error).into_response(),
     };
     let Some(logs) = index.find(&namespace, &pod, &container) else {
-        let message =
-            format!("container {container:?} in pod {pod:?} is waiting to start or is a stand-in\n");
+        let message = format!("container {container:?} in pod {pod:?} is waiting to start\n");
         return (StatusCode::BAD_REQUEST, message).into_response();
     };
     let path = if options.previous {

@@ -27,6 +27,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use process_node::config::NodeConfig;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
@@ -123,6 +124,7 @@ fn with_runtime(config: &Path, task: impl FnOnce(NodeConfig) -> Task) -> anyhow:
 }
 
 async fn run(config: NodeConfig) -> anyhow::Result<()> {
+    allow_many_files()?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     empty_pods(&config.state_dir)?;
@@ -167,6 +169,12 @@ async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let config =
         Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.with_context(what)?;
     Client::try_from(config).with_context(what)
+}
+
+/// Each container and each proxied connection takes a few open files, and the usual limit of 1024 is soft.
+fn allow_many_files() -> anyhow::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("raise the limit of open files")
 }
 
 /// Pods of an earlier run of this node are gone; what they left goes too.

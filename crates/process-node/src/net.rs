@@ -84,10 +84,21 @@ impl Network {
     }
 
     /// Creates a pair of interfaces: `host_side` on the bridge, and `eth0` in the network namespace of process `pid`.
-    pub(crate) async fn attach(&self, bridge: &str, host_side: &str, pid: u32) -> anyhow::Result<()> {
+    /// The latter's hardware address follows from `address`, so that who has known an earlier pod of that address
+    /// reaches this one.
+    pub(crate) async fn attach(
+        &self,
+        bridge: &str,
+        host_side: &str,
+        pid: u32,
+        address: Ipv4Addr,
+    ) -> anyhow::Result<()> {
         let bridge_index = self.existing(bridge).await?;
         self.detach(host_side).await?;
-        let mut peer = LinkMessageBuilder::<LinkUnspec>::default().name("eth0").build();
+        let mut peer = LinkMessageBuilder::<LinkUnspec>::default()
+            .name("eth0")
+            .address(hardware_address(address))
+            .build();
         peer.attributes.push(LinkAttribute::NetNsPid(pid));
         let pair = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
             .name(host_side)
@@ -122,13 +133,20 @@ fn ignore(errno: i32, result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
+/// A locally administered Ethernet address for the holder of `address`.
+fn hardware_address(address: Ipv4Addr) -> Vec<u8> {
+    [&[0x02, 0x00], address.octets().as_slice()].concat()
+}
+
 /// Prepares the namespace that the cluster lives in: loopback, bridge, the node's address, and routes that make
 /// addresses of Services and load balancers local. Safe to repeat.
 pub(crate) async fn prepare_host(config: &NodeConfig) -> anyhow::Result<()> {
     let network = Network::open()?;
     network.up("lo").await?;
     if network.index(&config.bridge).await?.is_none() {
-        let bridge = LinkBridge::new(&config.bridge).build();
+        // Left to itself a bridge takes the lowest address of its ports, and so changes its own as pods come and go:
+        // pods would send to the old one until they ask again, up to a minute later.
+        let bridge = LinkBridge::new(&config.bridge).address(hardware_address(config.node_ip)).build();
         let added = network.handle.link().add(bridge).execute().await;
         ignore(EXISTS, added).map_err(|error| anyhow!("create bridge {}: {error}", config.bridge))?;
     }

@@ -36,6 +36,18 @@ pub(crate) fn stdin_socket() -> anyhow::Result<UnixStream> {
     Ok(UnixStream::from(duplicate))
 }
 
+/// Closes what whoever started the node left open by mistake, so that containers do not inherit it. Must come first:
+/// it closes everything but the three standard streams.
+pub(crate) fn close_inherited() -> anyhow::Result<()> {
+    let listed = std::fs::read_dir("/proc/self/fd").context("list open files")?;
+    let open: Vec<i32> = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
+        // One of them was the listing itself.
+        let _ = nix::unistd::close(descriptor);
+    }
+    Ok(())
+}
+
 /// Has the kernel kill this process when the thread that started it ends, so that nothing outlives the node.
 pub(crate) fn die_with_parent() -> anyhow::Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("ask to be killed with the parent")

@@ -53,7 +53,7 @@ impl Sandbox {
         let pid = child.id().context("the sandbox ended at once")?;
         let mut sandbox = Self { pid, child, socket: tokio::io::BufReader::new(socket) };
         sandbox.await_line().await.context("create the sandbox's namespaces")?;
-        network.attach(bridge, interface, pid).await?;
+        network.attach(bridge, interface, pid, spec.address).await?;
         sandbox.send(spec).await?;
         sandbox.await_line().await.context("configure the sandbox's network")?;
         Ok(sandbox)

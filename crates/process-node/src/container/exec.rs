@@ -112,6 +112,7 @@ async fn heard(socket: &mut tokio::io::BufReader<tokio::net::UnixStream>) -> any
 
 /// The body of `process-node exec`. Must run single-threaded.
 pub(crate) fn main() -> anyhow::Result<()> {
+    reexec::close_inherited()?;
     reexec::die_with_parent()?;
     let mut socket = reexec::stdin_socket()?;
     match run(&mut socket) {

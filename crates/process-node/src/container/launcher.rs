@@ -15,6 +15,7 @@ use crate::reexec;
 
 /// The body of `process-node container`. Must run single-threaded.
 pub(crate) fn main() -> anyhow::Result<()> {
+    reexec::close_inherited()?;
     reexec::die_with_parent()?;
     let mut socket = reexec::stdin_socket()?;
     match launch(&socket) {

@@ -69,6 +69,10 @@ struct Refusal {
 }
 
 impl Refusal {
+    fn create(error: &anyhow::Error) -> Self {
+        Self { reason: "CreateContainerError", message: format!("{error:#}"), soon: None }
+    }
+
     fn config(message: String) -> Self {
         Self { reason: "CreateContainerConfigError", message, soon: Some(CONFIG_RETRY) }
     }
@@ -120,7 +124,7 @@ impl Start {
         self.event(Normal, "Pulled", format!("Container image {reference:?} already present on machine"));
         let container_id = self.container_id();
         match &image.program {
-            Program::StandIn => Ok(self.stand_in(&image, container_id)),
+            Program::StandIn => self.stand_in(&image, container_id),
             Program::Process(program) => self.process(&image, program, container_id).await,
         }
     }
@@ -133,12 +137,16 @@ impl Start {
         format!("process://{}", hex(&Sha256::digest(seed.as_bytes())))
     }
 
-    fn stand_in(&self, image: &Image, container_id: String) -> Launch {
+    fn stand_in(&self, image: &Image, container_id: String) -> Result<Launch, Refusal> {
+        // Its log exists, and is empty.
+        let files = self.prepare_files().and_then(|files| Ok(fs::write(&files.log, "").map(|()| files)?));
+        let files = files.map_err(|error| Refusal::create(&error))?;
         let end = CancellationToken::new();
         if self.runs_to_end {
             end.cancel();
         }
         let (tell, ended) = watch::channel(false);
+        self.register_log(&files, ended.clone());
         let run = self.handle(Body::StandIn(end.clone()), ended);
         let (worker, unit, id) = (self.worker.clone(), self.unit, container_id.clone());
         let started = Timestamp::now();
@@ -148,7 +156,7 @@ impl Start {
             tell.send_replace(true);
             let _ = worker.send(Message::Exited { unit, ended: Ended::with_code(0, started, &id) });
         });
-        Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id }
+        Ok(Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id })
     }
 
     fn announce(&self) {
@@ -185,11 +193,7 @@ impl Start {
             let of_volumes = volumes.mounts(&self.pod, &self.container, |text| expand(text, lookup));
             mounts.extend(of_volumes.map_err(|error| Refusal::config(format!("{error:#}")))?);
         }
-        let files = self.prepare_files().map_err(|error| Refusal {
-            reason: "CreateContainerError",
-            message: format!("{error:#}"),
-            soon: None,
-        })?;
+        let files = self.prepare_files().map_err(|error| Refusal::create(&error))?;
         mounts.push(Mount {
             source: files.message.clone(),
             target: Path::new("/").join(self.message_path()),

@@ -1,6 +1,8 @@
 //! A TCP proxy in user space for cluster and load balancer addresses.
 //!
 //! The addresses are local to the node (see [`crate::net`]), so a listener for each Service port is all there is.
+//! Since all of them are this host's, a program on the host network that listens at every address takes its port
+//! from all Services; which of the two comes later fails to listen, and a Service tries again until it succeeds.
 //! A port without endpoints has no listener: connections to it are refused, as kube-proxy refuses them. TCP only.
 //! Endpoints see the node's address as that of their client.
 
