@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,9 @@ pub(super) struct Start {
     pub(super) worker: mpsc::UnboundedSender<Message>,
 }
 
+/// Waits for a container's end and reports it.
+type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Why a container could not be created.
 struct Refusal {
     reason: &'static str,
@@ -82,14 +86,14 @@ impl Start {
     /// Starts the container and stays with it until its `postStart` hook is done. Everything is reported to the
     /// worker; its end will be too.
     pub(super) async fn run(self) {
-        let launch = match self.create().await {
-            Ok(launch) => launch,
+        let (launch, ending) = match self.create().await {
+            Ok(created) => created,
             Err(refusal) => {
                 if refusal.reason != "ErrImagePull" {
                     self.event(Warning, "Failed", format!("Error: {}", refusal.message));
                 }
                 let Refusal { reason, message, soon } = refusal;
-                Launch::Refused { reason, message, soon }
+                (Launch::Refused { reason, message, soon }, None)
             }
         };
         let run = match &launch {
@@ -97,6 +101,8 @@ impl Start {
             Launch::Refused { .. } | Launch::Broken { .. } => None,
         };
         self.send(Message::Launched { unit: self.unit, launch });
+        // Only now, so that the worker never hears of an end before the start.
+        ending.map(tokio::spawn);
         if let Some(run) = run {
             self.post_start(run).await;
         }
@@ -113,7 +119,7 @@ impl Start {
         self.cx.events.container(&self.pod, container, severity, reason, message);
     }
 
-    async fn create(&self) -> Result<Launch, Refusal> {
+    async fn create(&self) -> Result<(Launch, Option<Ending>), Refusal> {
         let reference = self.container.image.as_deref().unwrap_or_default();
         let image = self.cx.images.pull(reference).await.map_err(|error| {
             let message = format!("{error:#}");
@@ -137,7 +143,7 @@ impl Start {
         format!("process://{}", hex(&Sha256::digest(seed.as_bytes())))
     }
 
-    fn stand_in(&self, image: &Image, container_id: String) -> Result<Launch, Refusal> {
+    fn stand_in(&self, image: &Image, container_id: String) -> Result<(Launch, Option<Ending>), Refusal> {
         // Its log exists, and is empty.
         let files = self.prepare_files().and_then(|files| Ok(fs::write(&files.log, "").map(|()| files)?));
         let files = files.map_err(|error| Refusal::create(&error))?;
@@ -151,12 +157,13 @@ impl Start {
         let (worker, unit, id) = (self.worker.clone(), self.unit, container_id.clone());
         let started = Timestamp::now();
         self.announce();
-        tokio::spawn(async move {
+        let ending: Ending = Box::pin(async move {
             end.cancelled().await;
             tell.send_replace(true);
             let _ = worker.send(Message::Exited { unit, ended: Ended::with_code(0, started, &id) });
         });
-        Ok(Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id })
+        let launch = Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id };
+        Ok((launch, Some(ending)))
     }
 
     fn announce(&self) {
@@ -184,7 +191,7 @@ impl Start {
         image: &Image,
         program: &ProcessImage,
         container_id: String,
-    ) -> Result<Launch, Refusal> {
+    ) -> Result<(Launch, Option<Ending>), Refusal> {
         let (own, services) = self.own_variables().await?;
         let lookup = |name: &str| own.get(name).or_else(|| services.get(name)).cloned();
         let mut mounts = self.base.etc.clone();
@@ -225,8 +232,11 @@ impl Start {
                 let (tell, ended) = watch::channel(false);
                 let run = self.handle(Body::Process(target), ended.clone());
                 self.register_log(&files, ended);
-                tokio::spawn(self.supervisor(process, files, tell, started, container_id.clone()));
-                Ok(Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id })
+                let ending = self.ending(process, files, tell, started, container_id.clone());
+                Ok((
+                    Launch::Running { run: Box::new(run), image_id: image.id.clone(), container_id },
+                    Some(ending),
+                ))
             }
             Err(error) => {
                 let message = format!("{error:#}");
@@ -236,7 +246,7 @@ impl Start {
                 let mut ended = Ended::with_code(START_ERROR, started, &container_id);
                 ended.reason = "StartError";
                 ended.message = Some(message);
-                Ok(Launch::Broken { ended, image_id: image.id.clone(), container_id })
+                Ok((Launch::Broken { ended, image_id: image.id.clone(), container_id }, None))
             }
         }
     }
@@ -290,24 +300,24 @@ impl Start {
     }
 
     /// Waits for the container's end, reads its last word and reports.
-    fn supervisor(
+    fn ending(
         &self,
         process: Process,
         files: ContainerFiles,
         tell: watch::Sender<bool>,
         started: Timestamp,
         container_id: String,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    ) -> Ending {
         let falls_back =
             self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         let (worker, unit) = (self.worker.clone(), self.unit);
-        async move {
+        Box::pin(async move {
             let code = process.wait().await;
             tell.send_replace(true);
             let mut ended = Ended::with_code(code, started, &container_id);
             ended.message = last_word(&files, code, falls_back);
             let _ = worker.send(Message::Exited { unit, ended });
-        }
+        })
     }
 
     async fn post_start(&self, run: Run) {

@@ -165,13 +165,20 @@ impl Worker {
                 break;
             }
             let wake = self.wake();
-            tokio::select! {
-                message = self.receiver.recv() => match message {
-                    Some(message) => self.handle(message).await,
-                    None => return,
-                },
-                change = self.changes.recv() => self.heed(change.ok()),
-                () = sleep_until(wake) => self.look_at_map(),
+            let mut waits = true;
+            while waits {
+                tokio::select! {
+                    message = self.receiver.recv() => {
+                        let Some(message) = message else { return };
+                        self.handle(message).await;
+                        waits = false;
+                    }
+                    change = self.changes.recv() => waits = !self.heed(change.ok()),
+                    () = sleep_until(wake) => {
+                        self.look_at_map();
+                        waits = false;
+                    }
+                }
             }
             // What has arrived together is taken together, so that fewer states are seen from outside.
             while let Ok(message) = self.receiver.try_recv() {

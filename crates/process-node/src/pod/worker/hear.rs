@@ -157,26 +157,31 @@ impl Worker {
     }
 
     /// Heeds a change of what a container that could not be created may be waiting for; none stands for any change.
-    pub(super) fn heed(&mut self, change: Option<Change>) {
+    /// Returns whether there is something to do now.
+    pub(super) fn heed(&mut self, change: Option<Change>) -> bool {
         let concerns = change.is_none_or(|change| {
             let of_config = matches!(change.kind, ObjectKind::ConfigMap | ObjectKind::Secret);
             let namespace = change.object.map(|(namespace, _)| namespace);
             of_config && namespace.is_none_or(|namespace| Some(namespace) == self.pod.namespace())
         });
         if !concerns {
-            return;
+            return false;
         }
         let now = Timestamp::now();
+        let mut is_due = false;
         if let Setup::Due(moment) = &mut self.setup {
             *moment = now;
+            is_due = true;
         }
         for unit in &mut self.units {
             if let State::Failed(failed) = &mut unit.state
                 && failed.reason == "CreateContainerConfigError"
             {
                 failed.retry_at = now;
+                is_due = true;
             }
         }
+        is_due
     }
 
     /// Tries failed pulls again when the image map has changed.
