@@ -95,13 +95,11 @@ fn processes_of(run_dir: &str) -> Result<Vec<String>> {
 
 async fn nothing_stays_after_kill(t: Ctx) -> Result<()> {
     drop(t);
-    for signal in ["KILL", "INT", "TERM"] {
+    for signal in ["SIGKILL", "SIGINT", "SIGTERM"] {
         let (mut owner, run_dir) = testbed::hold_elsewhere()?;
         let name = run_dir.display().to_string();
         ensure!(processes_of(&name)?.iter().any(|p| p.contains("etcd")), "no etcd runs for {name}");
-        let status =
-            std::process::Command::new("kill").args(["-s", signal, &owner.id().to_string()]).status()?;
-        ensure!(status.success(), "kill -s {signal} failed");
+        testbed::signal_group(&owner, signal)?;
         eventually(&format!("the owner ends by {signal}"), 10, || {
             let ended = owner.try_wait();
             async move { ended?.context("it still runs").map(|_| ()) }

@@ -49,9 +49,15 @@ const POLL: Duration = Duration::from_millis(5);
 const SENTINEL: &str = "audit-sentinel-";
 
 /// The arguments that make kube-apiserver write the log, given where it goes and where [`POLICY`] lies.
-/// Sizes are left alone: without them the file is not rotated, which would lose marks.
-pub fn apiserver_args(log: &Path, policy: &Path) -> [String; 2] {
-    [format!("--audit-log-path={}", log.display()), format!("--audit-policy-file={}", policy.display())]
+///
+/// Rotation would lose marks, and cannot be switched off: a size of 0 stands for the 100 MB of the library that
+/// writes the file (lumberjack). So the size, in MB, is one that no run reaches.
+pub fn apiserver_args(log: &Path, policy: &Path) -> [String; 3] {
+    [
+        format!("--audit-log-path={}", log.display()),
+        format!("--audit-policy-file={}", policy.display()),
+        "--audit-log-maxsize=1000000".to_owned(),
+    ]
 }
 
 /// The user name of a ServiceAccount.

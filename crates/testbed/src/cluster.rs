@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -80,6 +81,7 @@ impl Cluster {
             restart_backoff_seconds: options.restart_backoff_seconds,
         };
         std::fs::write(run_dir.join("plan.json"), serde_json::to_vec_pretty(&plan)?)?;
+        std::fs::write(run_dir.join("tools.json"), serde_json::to_vec_pretty(&tools)?)?;
         let session = Session { run_dir: run_dir.clone(), tools };
         let images = match &options.images {
             Some(map) => map.clone(),
@@ -88,6 +90,8 @@ impl Cluster {
         session.set_images(&images)?;
         let mut child = namespace::role("host")?
             .arg(&run_dir)
+            // A terminal's Ctrl-C goes to the owner alone; the cluster then ends by its lease, and cleans up.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -237,9 +241,11 @@ fn collect(
 }
 
 impl Session {
-    /// The session of a run directory; its tools must have been built.
+    /// The session of a running cluster's run directory, with the tools that it was started from.
     pub fn at(run_dir: &Path) -> Result<Self> {
-        Ok(Self { run_dir: run_dir.to_path_buf(), tools: crate::tools::ensure()? })
+        let path = run_dir.join("tools.json");
+        let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        Ok(Self { run_dir: run_dir.to_path_buf(), tools: serde_json::from_slice(&text)? })
     }
 
     /// Where this cluster keeps its files: logs, audit log, kubeconfig.

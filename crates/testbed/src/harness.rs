@@ -17,7 +17,7 @@ use kube::api::{Api, PostParams};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cluster::{Cluster, Options, Session};
-use crate::istio::output;
+use crate::command::output;
 
 /// Set for the process that runs the tests: the run directory of the cluster it is in.
 const INSIDE: &str = "TESTBED_INSIDE";

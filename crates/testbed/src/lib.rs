@@ -7,6 +7,7 @@
 pub mod audit;
 mod bootstrap;
 mod cluster;
+pub mod command;
 pub mod curl;
 pub mod fault;
 pub mod harness;
@@ -23,7 +24,7 @@ pub mod tools;
 
 pub use bootstrap::client;
 pub use cluster::{Cluster, Options, Session};
-pub use namespace::{check as check_namespaces, dispatch, hold_elsewhere};
+pub use namespace::{check as check_namespaces, dispatch, hold_elsewhere, signal_group};
 
 /// Makes `ring` the process's TLS provider; calling it again changes nothing.
 pub fn install_crypto() {

@@ -244,7 +244,7 @@ fn hold() -> Result<ExitCode> {
     Ok(exit_code(cluster.wait()?))
 }
 
-/// A cluster that another process owns, and that process: for tests that kill it.
+/// A cluster that another process owns, and that process, which leads a process group: for tests that signal it.
 pub fn hold_elsewhere() -> Result<(std::process::Child, PathBuf)> {
     let plain = role("hold")?;
     // A shell starts its background jobs with SIGINT ignored, which their children inherit; a test that sends it
@@ -253,6 +253,7 @@ pub fn hold_elsewhere() -> Result<(std::process::Child, PathBuf)> {
         .args(["--default-signal=INT,TERM", "--"])
         .arg(plain.get_program())
         .args(plain.get_args())
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -264,4 +265,13 @@ pub fn hold_elsewhere() -> Result<(std::process::Child, PathBuf)> {
         bail!("the holder ended without a cluster ({})", child.wait()?);
     }
     Ok((child, PathBuf::from(line.trim())))
+}
+
+/// Sends a signal, such as `SIGINT`, to a child and to every process of the group that it leads, as a terminal's Ctrl-C
+/// does. (The `kill` program takes a small negative process number for a signal, and numbers are small in a namespace.)
+pub fn signal_group(child: &std::process::Child, signal: &str) -> Result<()> {
+    let signal: nix::sys::signal::Signal =
+        signal.parse().with_context(|| format!("{signal} is no signal"))?;
+    let group = nix::unistd::Pid::from_raw(i32::try_from(child.id())?);
+    nix::sys::signal::killpg(group, signal).with_context(|| format!("send {signal} to process group {group}"))
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use process_node::config::{ImageRule, ImageSource};
 
 use crate::cluster::Session;
-use crate::istio::output;
+use crate::command::output;
 use crate::paths::repo_root;
 
 /// The archive of one of our images, built first unless `TESTBED_IMAGE_DIR` names a folder just filled.

@@ -230,13 +230,11 @@ impl Supervisor {
             "--enable-aggregator-routing=true",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             "--kubelet-preferred-address-types=InternalIP",
-            // Written before the answer is sent, so that a test never counts too early.
-            "--audit-log-mode=blocking",
-            "--audit-log-maxsize=0",
             "--profiling=false",
         ]
         .map(str::to_owned)
         .to_vec();
+        args.extend(crate::audit::apiserver_args(&self.path("audit.log"), &self.path("audit-policy.yaml")));
         args.push(format!("--advertise-address={NODE_IP}"));
         args.push(format!("--service-cluster-ip-range={SERVICE_CIDR}"));
         for (flag, file) in [
@@ -248,8 +246,6 @@ impl Supervisor {
             ("kubelet-certificate-authority", "pki/ca.crt"),
             ("kubelet-client-certificate", "pki/kubelet-client.crt"),
             ("kubelet-client-key", "pki/kubelet-client.key"),
-            ("audit-log-path", "audit.log"),
-            ("audit-policy-file", "audit-policy.yaml"),
         ] {
             args.push(self.arg(flag, file));
         }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::paths::{cache_dir, repo_root};
@@ -77,8 +78,8 @@ fn go_sets() -> [GoSet; 3] {
     ]
 }
 
-/// Where every program is. All of them exist: [`ensure`] is the only way to get one.
-#[derive(Clone, Debug)]
+/// Where every program is. [`ensure`] makes one, and a running cluster's [`crate::Session`] knows its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tools {
     /// Folder with `etcd`.
     pub etcd: PathBuf,

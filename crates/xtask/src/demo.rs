@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use testbed::command::output;
 use testbed::{Cluster, Options, Session, curl};
 
 /// Command line of `demo`.
@@ -72,18 +73,10 @@ fn inside(run_dir: &Path, step: Option<&str>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text_of(mut command: Command) -> Result<String> {
-    let out = command.output()?;
-    if !out.status.success() {
-        bail!("{}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
-}
-
 /// Runs kubectl and shows the command with its answer, as a person at a terminal would see it.
 fn kubectl(session: &Session, args: &[&str]) -> Result<String> {
     println!("$ kubectl {}", args.join(" "));
-    let text = text_of(session.kubectl(args))?;
+    let text = output(session.kubectl(args), None)?;
     print!("{text}");
     Ok(text)
 }
@@ -105,7 +98,7 @@ async fn show(session: &Session) -> Result<()> {
     print!("{yaml}");
     println!("---");
     println!("$ kubectl apply -f {EXAMPLE}");
-    print!("{}", text_of(session.kubectl(["apply", "-f", &example.display().to_string()]))?);
+    print!("{}", output(session.kubectl(["apply", "-f", &example.display().to_string()]), None)?);
     kubectl(
         session,
         &["-n", "shop", "wait", "--for=condition=Ready", "ingressrequest/shop", "--timeout=60s"],
@@ -126,21 +119,16 @@ async fn show(session: &Session) -> Result<()> {
     title("The request deleted, the route is gone");
     kubectl(session, &["-n", "shop", "delete", "ingressrequest", "shop"])?;
     curl_line(address, "shop.example.com", "/", 404).await?;
-    print!("{}", text_of(session.kubectl(["apply", "-f", &example.display().to_string()]))?);
+    print!("{}", output(session.kubectl(["apply", "-f", &example.display().to_string()]), None)?);
     curl_line(address, "shop.example.com", "/", 200).await
 }
 
 fn gateway(session: &Session) -> Result<SocketAddr> {
     let path = "jsonpath={.status.loadBalancer.ingress[0].ip}";
-    let ip = text_of(session.kubectl([
-        "-n",
-        "istio-system",
-        "get",
-        "service",
-        "istio-ingressgateway",
-        "-o",
-        path,
-    ]))?;
+    let ip = output(
+        session.kubectl(["-n", "istio-system", "get", "service", "istio-ingressgateway", "-o", path]),
+        None,
+    )?;
     let ip = ip.trim().parse().with_context(|| format!("the gateway's address: {ip:?}"))?;
     Ok(SocketAddr::new(ip, 80))
 }
