@@ -40,6 +40,7 @@ pub(crate) fn of_request(
         observed_generation: verdict.generation,
         conditions: merge(&stored.conditions, wanted, now),
         binding: verdict.binding.clone(),
+        auth: None,
         urls: verdict.urls.clone(),
         routes: verdict.routes.clone(),
     }

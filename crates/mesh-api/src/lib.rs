@@ -15,5 +15,5 @@ mod schema;
 pub mod syntax;
 
 pub use condition::ConditionType;
-pub use integrator::{GatewayBinding, IngressRequest};
+pub use integrator::{AuthProvider, GatewayBinding, IngressRequest};
 pub use reason::Reason;

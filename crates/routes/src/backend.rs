@@ -11,7 +11,7 @@ use crate::text;
 
 /// The destination of a backend of a request in this namespace, or why there is none.
 pub(crate) fn resolve(backend: &Backend, namespace: &str, input: &Input<'_>) -> Result<Destination, Finding> {
-    let Backend { service, port } = backend;
+    let Backend { service, port, .. } = backend;
     if !is_dns_label(service) || *port == 0 {
         let message =
             format!("backend {service}:{port} is not the name of a Service and a port from 1 to 65535");

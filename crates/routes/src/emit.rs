@@ -35,7 +35,7 @@ pub(crate) fn http_route(
     path: &PathMatch,
     destination: Option<&Destination>,
 ) -> HttpRoute {
-    let uri = |uri| HttpMatch { uri: Some(uri) };
+    let uri = |uri| HttpMatch { uri: Some(uri), ..HttpMatch::default() };
     let matches = match path.kind {
         PathMatchType::Exact => vec![uri(StringMatch::Exact(path.value.clone()))],
         PathMatchType::PathPrefix if path.value == "/" => vec![uri(StringMatch::Prefix("/".to_owned()))],
@@ -53,10 +53,13 @@ pub(crate) fn http_route(
         name: format!("{}{digest}", names::OPEN_ROUTE_PREFIX),
         matches,
         route: destination
-            .map(|destination| HttpRouteDestination { destination: destination.clone() })
+            .map(|destination| HttpRouteDestination { destination: destination.clone(), weight: None })
             .into_iter()
             .collect(),
-        direct_response: destination.is_none().then_some(HttpDirectResponse { status: UNAVAILABLE }),
+        direct_response: destination
+            .is_none()
+            .then(|| HttpDirectResponse { status: UNAVAILABLE, body: None }),
+        ..HttpRoute::default()
     }
 }
 

@@ -110,6 +110,10 @@ fn check_route<'a>(
         let (exact, path) = match &entry.uri {
             Some(StringMatch::Exact(path)) => (true, path.as_str()),
             Some(StringMatch::Prefix(path)) => (false, path.as_str()),
+            Some(StringMatch::Regex(_)) => {
+                problems.push(problem(field, "it must be a path or a prefix"));
+                continue;
+            }
             None => {
                 problems.push(problem(field, "it matches every path"));
                 continue;

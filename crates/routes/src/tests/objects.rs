@@ -175,14 +175,16 @@ fn every_fault_of_an_object_is_found() {
             object.spec.http[0].matches[0].uri = Some(StringMatch::Exact("/a/../b".into()));
         }),
         ("spec.http[0].match[2].uri", |object| {
-            object.spec.http[0].matches.push(HttpMatch { uri: Some(StringMatch::Prefix("/x//".into())) });
+            object.spec.http[0]
+                .matches
+                .push(HttpMatch { uri: Some(StringMatch::Prefix("/x//".into())), ..HttpMatch::default() });
         }),
         ("spec.http[1].match[0].uri", |object| {
             object.spec.http[1].matches = object.spec.http[0].matches.clone();
         }),
         ("spec.http[1]", |object| object.spec.http[1].route.clear()),
         ("spec.http[1]", |object| {
-            object.spec.http[1].direct_response = Some(HttpDirectResponse { status: 503 });
+            object.spec.http[1].direct_response = Some(HttpDirectResponse { status: 503, body: None });
         }),
         ("spec.http[0]", |object| object.spec.http[0].direct_response = None),
         ("spec.http[1]", |object| {
@@ -196,7 +198,7 @@ fn every_fault_of_an_object_is_found() {
             object.spec.http[1].route[0].destination.port = None;
         }),
         ("spec.http[0].directResponse.status", |object| {
-            object.spec.http[0].direct_response = Some(HttpDirectResponse { status: 99 });
+            object.spec.http[0].direct_response = Some(HttpDirectResponse { status: 99, body: None });
         }),
     ];
     for (position, (field, change)) in faults.iter().enumerate() {

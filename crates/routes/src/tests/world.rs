@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use mesh_api::integrator::{
-    AllowedHost, Backend, BindingReference, GatewayBindingSpec, GatewayReference, GatewayType, HostPolicy,
-    IngressRequestSpec, IstioGatewayReference, NamespaceSelection, NamespacesFrom, PathMatch, PathMatchType,
-    Route,
+    AllowedHost, Backend, BindingAuth, BindingReference, GatewayBindingSpec, GatewayReference, GatewayType,
+    HostPolicy, IngressRequestSpec, IstioGatewayReference, NamespaceSelection, NamespacesFrom, PathMatch,
+    PathMatchType, RequestAuth, Route,
 };
 use mesh_api::istio::{GatewayPort, GatewayServer, GatewayTls, StringMatch, VirtualService};
 use mesh_api::{GatewayBinding, IngressRequest, Reason};
@@ -89,6 +89,7 @@ impl World {
 /// Changes to the default binding of the world.
 pub(super) fn binding(name: &str, change: impl FnOnce(&mut GatewayBindingSpec)) -> GatewayBinding {
     let mut spec = GatewayBindingSpec {
+        auth: BindingAuth::default(),
         default: true,
         gateway: GatewayReference {
             kind: GatewayType::IstioGateway,
@@ -133,6 +134,7 @@ pub(super) fn team(value: &str) -> NamespaceSelection {
 pub(super) fn request(object: &str, second: i64, hosts: &[&str], routes: &[&str]) -> IngressRequest {
     let (namespace, name) = object.split_once('/').expect("namespace/name");
     let spec = IngressRequestSpec {
+        auth: RequestAuth::default(),
         binding_ref: None,
         hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
         routes: routes.iter().map(|text| route(text)).collect(),
@@ -163,7 +165,16 @@ fn route(text: &str) -> Route {
     };
     Route {
         path: PathMatch { kind, value: value.to_owned() },
-        backends: vec![Backend { service: service.to_owned(), port: port.parse().expect("a port") }],
+        backends: vec![Backend {
+            service: service.to_owned(),
+            port: port.parse().expect("a port"),
+            namespace: None,
+            weight: 1,
+        }],
+        methods: Vec::new(),
+        auth: None,
+        rewrite: None,
+        timeout: None,
     }
 }
 
@@ -216,6 +227,7 @@ pub(super) fn table(output: &Output, host: &str) -> Vec<String> {
         let matches = route.matches.iter().map(|entry| match &entry.uri {
             Some(StringMatch::Exact(path)) => format!("={path}"),
             Some(StringMatch::Prefix(path)) => format!("{path}*"),
+            Some(StringMatch::Regex(path)) => path.clone(),
             None => "everything".to_owned(),
         });
         let target = match (&route.route[..], &route.direct_response) {
