@@ -201,6 +201,10 @@ reasons! {
          reached from the integrator.",
         "Let the integrator's pods reach those of the gateway, if a NetworkPolicy forbids it. Otherwise nothing: the routes are \
          written, and Istio usually has them within seconds.";
+    AmbiguousControlPlane:
+        "Several control planes could be that of the gateway, and they have different root namespaces, so that it is not known \
+         where a guard chain would reach its pods. Routes that ask for a login answer 503.",
+        "Label the gateway's pods with `istio.io/rev`.";
     UnsupportedVersion:
         "The control plane is older than the oldest one that is supported.",
         "Upgrade Istio to 1.24 or later.";

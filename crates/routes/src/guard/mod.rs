@@ -14,6 +14,7 @@
 
 mod chain;
 mod check;
+mod groups;
 mod lua;
 mod provider;
 #[cfg(test)]
@@ -22,5 +23,6 @@ mod token;
 
 pub use chain::{Chain, MAX_CHAIN_BYTES};
 pub use check::validate_chain;
+pub use groups::{GuardedGateway, groups};
 pub use provider::{Provider, ProviderId};
 pub use token::TokenKey;
