@@ -2,6 +2,8 @@
 
 mod account;
 mod audit;
+mod auth;
+mod auth_world;
 mod cluster;
 mod fault;
 mod integrator;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         network::tests(),
         istio::tests(),
         integrator::tests(),
+        auth::tests(),
         integrator_admission::tests(),
         integrator_idle::tests(),
     ];
