@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use mesh_api::ConditionType;
+use mesh_api::istio::VirtualService;
 use routes::{Finding, Output, Settings, compile};
 
 use documents::Documents;
@@ -18,7 +19,7 @@ use documents::Documents;
 /// Arguments of `istio-integrator compile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads GatewayBindings, IngressRequests, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
+Reads GatewayBindings, IngressRequests, AuthProviders, ReferenceGrants, ServiceEntries, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
 Other kinds of other groups are named and not looked at. VirtualServices go to standard output, verdicts to standard
 error. The exit status is 1 if a host, a path or a Service
 of a request is refused, or a binding is.
@@ -52,7 +53,7 @@ pub(crate) fn run(args: CompileArgs) -> anyhow::Result<ExitCode> {
     for path in &args.filenames {
         documents.read(&path.display().to_string(), &text(path)?)?;
     }
-    let settings = Settings { namespace: args.namespace, cluster_domain: args.cluster_domain };
+    let settings = Settings::new(args.namespace, args.cluster_domain);
     let output = compile(&documents.input(&settings));
     io::stdout().lock().write_all(objects(&output)?.as_bytes()).context("standard output")?;
     let mut notes = verdicts(&output);
@@ -82,7 +83,8 @@ fn objects(output: &Output) -> anyhow::Result<String> {
     if output.virtual_services.is_empty() {
         return Ok(String::new());
     }
-    serde_saphyr::to_string_multiple(&output.virtual_services).context("the VirtualServices as YAML")
+    let objects: Vec<&VirtualService> = output.virtual_services.iter().map(AsRef::as_ref).collect();
+    serde_saphyr::to_string_multiple(&objects).context("the VirtualServices as YAML")
 }
 
 /// A table of all verdicts, and below it what is wrong, in full.
@@ -92,6 +94,11 @@ fn verdicts(output: &Output) -> String {
     for binding in &output.bindings {
         rows.push(row("GatewayBinding", binding.name.clone(), &binding.ready, ""));
         note(&mut notes, &binding.name, binding.conditions());
+    }
+    for provider in &output.providers {
+        let object = provider.key.to_string();
+        note(&mut notes, &object, provider.conditions());
+        rows.push(row("AuthProvider", object, &provider.ready, ""));
     }
     for request in &output.requests {
         let object = request.key.to_string();
@@ -168,8 +175,7 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn compiled(request: &str) -> Output {
         let mut documents = Documents::default();
         documents.read("test", &format!("{WORLD}{request}")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
+        let settings = Settings::new("istio-integrator", "cluster.local");
         compile(&documents.input(&settings))
     }
 
@@ -184,8 +190,7 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn the_example_of_the_tutorial() {
         let mut documents = Documents::default();
         documents.read("first-route.yaml", include_str!("../../../docs/examples/first-route.yaml")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
+        let settings = Settings::new("istio-integrator", "cluster.local");
         let output = compile(&documents.input(&settings));
         assert!(!refused(&output));
         assert_eq!(output.requests[0].urls, ["http://shop.example.com"]);

@@ -9,10 +9,11 @@
 mod apply;
 mod cli_compile;
 mod cli_crds;
+mod discover;
+mod guard;
 mod memory;
 mod observe;
 mod plan;
-#[allow(dead_code, unused_imports, reason = "wired into the passes by another change")]
 mod probe;
 mod reconcile;
 mod run;

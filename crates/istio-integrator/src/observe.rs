@@ -9,26 +9,42 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace, Pod, Service},
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
     runtime::watcher,
 };
 use mesh_api::{
-    integrator::{GatewayBinding, GatewayBindingStatus, IngressRequest, IngressRequestStatus},
-    istio::{Gateway, GatewaySpec, VirtualService, VirtualServiceSpec},
+    gateway_api::ReferenceGrant,
+    integrator::{
+        AuthProvider, AuthProviderStatus, GatewayBinding, GatewayBindingStatus, IngressRequest,
+        IngressRequestStatus,
+    },
+    istio::{EnvoyFilter, Gateway, GatewaySpec, ServiceEntry, ServiceEntrySpec, VirtualService},
 };
 use operator_kit::{
     apply::{Identity, Live},
     cache::{Cache, Entry, Key, Sync, Wake},
+    conflict::Owner,
     metrics::Metrics,
     watch::follow,
 };
-use routes::ServiceFacts;
-use serde::de::DeserializeOwned;
+use routes::{ForeignRoutes, Grant, GrantFrom, GrantTo, ObjectKey, guard::ProviderId};
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::task::JoinSet;
 use tracing::warn;
+
+use crate::{
+    discover::{ControlPlane, MeshConfig},
+    guard::{self, ObservedChain, ObservedPod, ObservedService},
+};
 
 /// A custom resource of ours, decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +64,9 @@ pub(crate) type ObservedBinding = Custom<GatewayBinding, GatewayBindingStatus>;
 /// A cached `IngressRequest`.
 pub(crate) type ObservedRequest = Custom<IngressRequest, IngressRequestStatus>;
 
+/// A cached `AuthProvider`.
+pub(crate) type ObservedProvider = Custom<AuthProvider, AuthProviderStatus>;
+
 /// What is kept of a `VirtualService` in the integrator's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedRoutes {
@@ -57,6 +76,12 @@ pub(crate) struct ObservedRoutes {
     pub(crate) gateways: Vec<String>,
     /// The namespaces it is exported to.
     pub(crate) export_to: Vec<String>,
+    /// When it was created.
+    pub(crate) created: Option<Time>,
+    /// What routing needs of it where it is not ours.
+    pub(crate) foreign: ForeignRoutes,
+    /// The providers that its routes demand.
+    pub(crate) demanded: BTreeSet<ProviderId>,
 }
 
 /// The caches of everything that is read.
@@ -66,8 +91,18 @@ pub(crate) struct Caches {
     pub(crate) requests: Arc<Cache<ObservedRequest>>,
     pub(crate) gateways: Arc<Cache<Result<GatewaySpec, String>>>,
     pub(crate) virtual_services: Arc<Cache<ObservedRoutes>>,
-    pub(crate) services: Arc<Cache<ServiceFacts>>,
+    pub(crate) services: Arc<Cache<ObservedService>>,
     pub(crate) namespaces: Arc<Cache<BTreeMap<String, String>>>,
+    pub(crate) providers: Arc<Cache<ObservedProvider>>,
+    pub(crate) grants: Arc<Cache<Grant>>,
+    /// The host names that each `ServiceEntry` claims, as far as they are names of Services.
+    pub(crate) claims: Arc<Cache<Vec<String>>>,
+    /// The `VirtualServices` in other namespaces.
+    pub(crate) foreign: Arc<Cache<ForeignRoutes>>,
+    /// Guard chains, and what bears the name of one; of other `EnvoyFilters` only that they are there.
+    pub(crate) chains: Arc<Cache<Option<Box<ObservedChain>>>>,
+    /// The istiods.
+    pub(crate) control_planes: Arc<Cache<ControlPlane>>,
 }
 
 impl Caches {
@@ -80,22 +115,34 @@ impl Caches {
             virtual_services: Arc::new(Cache::new("VirtualService")),
             services: Arc::new(Cache::new("Service")),
             namespaces: Arc::new(Cache::new("Namespace")),
+            providers: Arc::new(Cache::new("AuthProvider")),
+            grants: Arc::new(Cache::new("ReferenceGrant")),
+            claims: Arc::new(Cache::new("ServiceEntry")),
+            foreign: Arc::new(Cache::new("VirtualService (others)")),
+            chains: Arc::new(Cache::new("EnvoyFilter")),
+            control_planes: Arc::new(Cache::new("Deployment (istiod)")),
         }
     }
 
     /// What still hinders a pass, one sentence for each kind; nothing once all is known.
     ///
-    /// Istio's kinds may be missing, as Istio may be installed later; ours may not.
+    /// Kinds of Istio and of the Gateway API may be missing, as they may be installed later; ours may not.
     pub(crate) fn missing(&self) -> Vec<String> {
         let ours = [
             (self.bindings.kind(), self.bindings.sync()),
             (self.requests.kind(), self.requests.sync()),
+            (self.providers.kind(), self.providers.sync()),
             (self.services.kind(), self.services.sync()),
             (self.namespaces.kind(), self.namespaces.sync()),
+            (self.control_planes.kind(), self.control_planes.sync()),
         ];
         let istios = [
             (self.gateways.kind(), self.gateways.sync()),
             (self.virtual_services.kind(), self.virtual_services.sync()),
+            (self.claims.kind(), self.claims.sync()),
+            (self.foreign.kind(), self.foreign.sync()),
+            (self.grants.kind(), self.grants.sync()),
+            (self.chains.kind(), self.chains.sync()),
         ];
         let istios = istios.into_iter().filter(|(_, sync)| *sync != Sync::NotServed);
         ours.into_iter().chain(istios).filter_map(|(kind, sync)| hindrance(kind, &sync)).collect()
@@ -152,6 +199,68 @@ pub(crate) fn watch_all(
         wake.clone(),
         Arc::clone(metrics),
     ));
+    watches.spawn(follow(
+        all(&resource::<AuthProvider>()),
+        everything(),
+        Arc::clone(&caches.providers),
+        custom,
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<ReferenceGrant>()),
+        everything(),
+        Arc::clone(&caches.grants),
+        |object| {
+            // One that cannot be read grants nothing.
+            let granted =
+                field(&object, "spec").map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
+            (
+                Key::of(&object.metadata),
+                Entry::new(&object.metadata, granted.map(|object| grant(&object)).unwrap_or_default()),
+            )
+        },
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<ServiceEntry>()),
+        everything(),
+        Arc::clone(&caches.claims),
+        |object| {
+            let spec: ServiceEntrySpec = field(&object, "spec").unwrap_or_default();
+            (Key::of(&object.metadata), Entry::new(&object.metadata, claimed_hosts(&spec)))
+        },
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<VirtualService>()),
+        everything().fields(&format!("metadata.namespace!={namespace}")),
+        Arc::clone(&caches.foreign),
+        |object| {
+            let spec = field(&object, "spec").unwrap_or_default();
+            (Key::of(&object.metadata), Entry::new(&object.metadata, foreign(&object, &spec)))
+        },
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<EnvoyFilter>()),
+        everything(),
+        Arc::clone(&caches.chains),
+        move |object| guard::chain(&object, identity),
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        Api::<Deployment>::all(client.clone()),
+        everything().labels("app=istiod"),
+        Arc::clone(&caches.control_planes),
+        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ControlPlane::read(&object))),
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
     // All of them, not only those with our label: a foreign one of the same name must be seen before it is written.
     watches.spawn(follow(
         Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource::<VirtualService>()),
@@ -165,7 +274,7 @@ pub(crate) fn watch_all(
         Api::<Service>::all(client.clone()),
         everything(),
         Arc::clone(&caches.services),
-        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ServiceFacts::from(&object))),
+        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ObservedService::read(&object))),
         wake.clone(),
         Arc::clone(metrics),
     ));
@@ -223,13 +332,69 @@ where
 
 /// Reduces a `VirtualService` to what is read of it.
 pub(crate) fn routes(object: &DynamicObject, identity: Identity) -> (Key, Entry<ObservedRoutes>) {
-    let spec: VirtualServiceSpec = field(object, "spec").unwrap_or_default();
+    let spec: Scope = field(object, "spec").unwrap_or_default();
     let value = ObservedRoutes {
         live: Live::read(object, identity),
+        created: object.metadata.creation_timestamp.clone(),
+        foreign: foreign(object, &spec),
+        demanded: object.data.get("spec").map(guard::demanded).unwrap_or_default(),
         gateways: spec.gateways,
         export_to: spec.export_to,
     };
     (Key::of(&object.metadata), Entry::new(&object.metadata, value))
+}
+
+/// What is read of a `VirtualService`: nothing of its routes, which may be of any form where they are not ours.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Scope {
+    hosts: Vec<String>,
+    gateways: Vec<String>,
+    export_to: Vec<String>,
+}
+
+/// What routing needs of a `VirtualService` that is not ours.
+fn foreign(object: &DynamicObject, spec: &Scope) -> ForeignRoutes {
+    let key = Key::of(&object.metadata);
+    // A name without a namespace is in that of the VirtualService; `mesh` means sidecars.
+    let gateways =
+        spec.gateways.iter().filter(|name| *name != "mesh").map(|name| match name.split_once('/') {
+            Some((namespace, name)) => ObjectKey::new(namespace, name),
+            None => ObjectKey::new(&key.namespace, name),
+        });
+    let owner = Owner::of(&object.metadata, mesh_api::names::INTEGRATOR).to_string();
+    ForeignRoutes {
+        gateways: gateways.collect(),
+        hosts: spec.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        created: object.metadata.creation_timestamp.clone(),
+        owner,
+        key: ObjectKey::new(key.namespace, key.name),
+    }
+}
+
+/// Reduces a `ReferenceGrant` to what is read of it.
+pub(crate) fn grant(object: &ReferenceGrant) -> Grant {
+    let from = object.spec.from.iter().map(|from| GrantFrom {
+        group: from.group.clone(),
+        kind: from.kind.clone(),
+        namespace: from.namespace.clone(),
+    });
+    let to = object.spec.to.iter().map(|to| GrantTo {
+        group: to.group.clone(),
+        kind: to.kind.clone(),
+        name: to.name.clone(),
+    });
+    Grant {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        from: from.collect(),
+        to: to.collect(),
+    }
+}
+
+/// The names that a `ServiceEntry` claims and that could be those of a Service: only these matter to providers.
+pub(crate) fn claimed_hosts(spec: &ServiceEntrySpec) -> Vec<String> {
+    let hosts = spec.hosts.iter().map(|host| host.to_ascii_lowercase());
+    hosts.filter(|host| host.contains(".svc.")).collect()
 }
 
 fn field<T: DeserializeOwned>(object: &DynamicObject, name: &str) -> Result<T, String> {
@@ -239,7 +404,7 @@ fn field<T: DeserializeOwned>(object: &DynamicObject, name: &str) -> Result<T, S
 
 /// The pods that run gateways, by the selectors of the Gateways that bindings name.
 ///
-/// Only metadata is watched, and only of pods that one of the selectors picks.
+/// Only pods that one of the selectors picks are watched, and little is kept of them.
 pub(crate) struct GatewayPods {
     client: Client,
     wake: Wake,
@@ -249,7 +414,7 @@ pub(crate) struct GatewayPods {
 
 #[derive(Debug)]
 struct PodWatch {
-    cache: Arc<Cache<()>>,
+    cache: Arc<Cache<ObservedPod>>,
     // Dropped with the watch, which ends it.
     _task: JoinSet<()>,
 }
@@ -271,10 +436,10 @@ impl GatewayPods {
             let cache = Arc::new(Cache::new("Pod"));
             let mut task = JoinSet::new();
             task.spawn(follow(
-                Api::<PartialObjectMeta<Pod>>::all(self.client.clone()),
+                Api::<Pod>::all(self.client.clone()),
                 watcher::Config::default().labels(&query),
                 Arc::clone(&cache),
-                |pod| (Key::of(&pod.metadata), Entry::new(&pod.metadata, ())),
+                |pod| ObservedPod::read(&pod),
                 self.wake.clone(),
                 Arc::clone(&self.metrics),
             ));
@@ -290,14 +455,79 @@ impl GatewayPods {
             .collect()
     }
 
-    /// The namespaces of the pods that this selector picks; nothing where they are not followed.
-    pub(crate) fn namespaces(&self, selector: &BTreeMap<String, String>) -> Option<BTreeSet<String>> {
+    /// The pods that this selector picks; nothing where they are not followed.
+    pub(crate) fn pods(
+        &self,
+        selector: &BTreeMap<String, String>,
+    ) -> Option<BTreeMap<Key, Arc<ObservedPod>>> {
         if selector.is_empty() {
             return None;
         }
         let watch = label_query(selector).and_then(|query| self.watches.get(&query));
-        let keys = watch.map(|watch| watch.cache.snapshot()).unwrap_or_default().into_keys();
-        Some(keys.map(|key| key.namespace).collect())
+        let pods = watch.map(|watch| watch.cache.snapshot()).unwrap_or_default();
+        Some(pods.into_iter().map(|(key, entry)| (key, entry.value)).collect())
+    }
+}
+
+/// The mesh configs of the control planes that are there.
+pub(crate) struct MeshConfigs {
+    client: Client,
+    wake: Wake,
+    metrics: Arc<Metrics>,
+    watches: BTreeMap<Key, ConfigWatch>,
+}
+
+struct ConfigWatch {
+    cache: Arc<Cache<MeshConfig>>,
+    // Dropped with the watch, which ends it.
+    _task: JoinSet<()>,
+}
+
+impl MeshConfigs {
+    /// Watches nothing yet.
+    pub(crate) fn new(client: Client, wake: Wake, metrics: Arc<Metrics>) -> Self {
+        Self { client, wake, metrics, watches: BTreeMap::new() }
+    }
+
+    /// Follows the ConfigMaps of these control planes, each by its name: no others are read.
+    pub(crate) fn select(&mut self, control_planes: &Cache<ControlPlane>) {
+        let planes = control_planes.snapshot();
+        let wanted: BTreeSet<Key> = planes
+            .values()
+            .map(|entry| Key { namespace: entry.value.namespace.clone(), name: entry.value.config_map() })
+            .collect();
+        self.watches.retain(|key, _| wanted.contains(key));
+        for key in wanted {
+            if self.watches.contains_key(&key) {
+                continue;
+            }
+            let cache = Arc::new(Cache::new("ConfigMap"));
+            let mut task = JoinSet::new();
+            task.spawn(follow(
+                Api::<ConfigMap>::namespaced(self.client.clone(), &key.namespace),
+                watcher::Config::default().fields(&format!("metadata.name={}", key.name)),
+                Arc::clone(&cache),
+                |object| guard::mesh_config(&object),
+                self.wake.clone(),
+                Arc::clone(&self.metrics),
+            ));
+            self.watches.insert(key, ConfigWatch { cache, _task: task });
+        }
+    }
+
+    /// What still hinders a pass. A ConfigMap that may not be read does not: Istio's defaults are taken for it.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let unread = self.watches.iter().filter(|(_, watch)| watch.cache.sync() == Sync::Pending(None));
+        unread.map(|(key, _)| format!("ConfigMap {key} is not read yet")).collect()
+    }
+
+    /// The mesh configs, by namespace and name of the ConfigMap.
+    pub(crate) fn known(&self) -> BTreeMap<Key, MeshConfig> {
+        let known = self.watches.iter().filter_map(|(key, watch)| {
+            let entry = watch.cache.snapshot().remove(key)?;
+            Some((key.clone(), entry.value.as_ref().clone()))
+        });
+        known.collect()
     }
 }
 

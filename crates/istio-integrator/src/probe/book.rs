@@ -76,12 +76,31 @@ pub(super) struct Slot {
 /// When, which slot, and which of its targets.
 type Place = (Instant, u32, usize);
 
+/// Which questions go first at one port.
+#[derive(Clone, Copy, Debug)]
+enum Class {
+    /// A chain, on which the logins of all hosts rest, without proof.
+    Chain = 0,
+    /// Routes without proof.
+    Open = 1,
+    /// What gave proof and is asked again: last, so that the slow round delays no proof.
+    Again = 2,
+}
+
+impl Class {
+    fn of(subject: &Subject, outcome: &Outcome) -> Self {
+        match (outcome, subject) {
+            (Outcome::Proved, _) => Self::Again,
+            (_, Subject::Chain(..)) => Self::Chain,
+            (_, Subject::Routes(_)) => Self::Open,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    /// What gave no proof yet.
-    open: BTreeSet<Place>,
-    /// What gave proof and is asked again: after the others, so that the slow round delays no proof.
-    again: BTreeSet<Place>,
+    /// By [`Class`].
+    queues: [BTreeSet<Place>; 3],
     asking: usize,
     /// How many requests in a row did not get through.
     lost: u8,
@@ -97,9 +116,13 @@ pub(super) struct Deaf {
 }
 
 impl Port {
+    fn queue(&mut self, class: Class) -> &mut BTreeSet<Place> {
+        &mut self.queues[class as usize]
+    }
+
     /// When something is to be asked here.
     fn due(&self) -> Option<Instant> {
-        let first = [&self.open, &self.again].into_iter().filter_map(|queue| Some(queue.first()?.0)).min()?;
+        let first = self.queues.iter().filter_map(|queue| Some(queue.first()?.0)).min()?;
         match self.deaf {
             // One request tries it; the others wait for what becomes of that.
             Some(_) if self.asking > 0 => None,
@@ -112,8 +135,7 @@ impl Port {
         if self.due().is_none_or(|due| due > now) {
             return None;
         }
-        let queue = [&mut self.open, &mut self.again];
-        queue.into_iter().find_map(|queue| {
+        self.queues.iter_mut().find_map(|queue| {
             let first = *queue.first().filter(|place| place.0 <= now)?;
             queue.remove(&first);
             Some(first)
@@ -221,8 +243,9 @@ impl Book {
             self.unqueue(number, before);
         }
         let same = before.filter(|before| {
-            let Question { host, path, expected, .. } = &before.question;
-            (host, path, expected) == (&question.host, &question.path, &question.expected)
+            let Question { host, path, expected, epoch, .. } = &before.question;
+            (host, path, expected, epoch)
+                == (&question.host, &question.path, &question.expected, &question.epoch)
         });
         let states = question.targets.iter().map(|target| {
             let kept = same.as_ref().and_then(|before| {
@@ -248,7 +271,8 @@ impl Book {
         for (place, (target, state)) in slot.question.targets.iter().zip(&slot.states).enumerate() {
             let port = self.ports.entry(target.clone()).or_default();
             if let Some(due) = state.due {
-                queue(port, &state.outcome).insert((due, number, place));
+                let class = Class::of(&slot.question.subject, &state.outcome);
+                port.queue(class).insert((due, number, place));
             }
         }
     }
@@ -256,7 +280,8 @@ impl Book {
     fn unqueue(&mut self, number: u32, slot: &Slot) {
         for (place, (target, state)) in slot.question.targets.iter().zip(&slot.states).enumerate() {
             if let (Some(port), Some(due)) = (self.ports.get_mut(target), state.due) {
-                queue(port, &state.outcome).remove(&(due, number, place));
+                let class = Class::of(&slot.question.subject, &state.outcome);
+                port.queue(class).remove(&(due, number, place));
             }
         }
     }
@@ -357,9 +382,10 @@ impl Book {
         if let Some(port) = self.ports.get_mut(&request.target) {
             // It waits already if the target went and came back while the request was under way.
             if let (outcome, Some(due)) = &before {
-                queue(port, outcome).remove(&(*due, request.slot, place));
+                let class = Class::of(&slot.question.subject, outcome);
+                port.queue(class).remove(&(*due, request.slot, place));
             }
-            queue(port, &state.outcome).insert((due, request.slot, place));
+            port.queue(Class::of(&slot.question.subject, &state.outcome)).insert((due, request.slot, place));
         }
         news |= before.0 != state.outcome;
         news
@@ -407,10 +433,6 @@ fn note(state: &mut State, outcome: Outcome, limits: &Limits, jitter: f64) -> Du
             delay
         }
     }
-}
-
-fn queue<'p>(port: &'p mut Port, outcome: &Outcome) -> &'p mut BTreeSet<Place> {
-    if *outcome == Outcome::Proved { &mut port.again } else { &mut port.open }
 }
 
 fn id(number: usize) -> u32 {

@@ -41,7 +41,7 @@ const WAKE_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) enum Subject {
     /// The routes of one host of one Gateway, named by the path of their marker, which differs for each of both.
     Routes(Arc<str>),
-    /// A guard chain, by the name of its `EnvoyFilter`, on a port of the Gateway: each port is another listener, which
+    /// A guard chain, by the path of the marker that shows it, on a port of the Gateway: each port is another listener, which
     /// Envoy may refuse by itself.
     Chain(Arc<str>, u16),
 }
@@ -58,6 +58,9 @@ pub(crate) struct Question {
     /// What a pod answers that holds the subject as it is wanted: for routes the body, for a chain the value of the
     /// header [`mesh_api::names::CHAIN_HEADER`].
     pub(crate) expected: Arc<str>,
+    /// What a proof is good for besides `expected`: with another epoch, proofs are lost. The uid and resource version of the
+    /// object whose presence is to be proved, if it may come and go without a change; else empty.
+    pub(crate) epoch: Arc<str>,
     /// Whom to ask: every ready pod, at the port it listens on. Share one list among the hosts of a listener.
     pub(crate) targets: Arc<[Target]>,
 }
@@ -238,15 +241,6 @@ impl View<'_> {
     /// What is known of a subject; nothing if it is not wanted.
     pub(crate) fn standing(&self, subject: &Subject) -> Option<Standing<'_>> {
         self.0.standing(subject)
-    }
-
-    /// Whether the pod holds the subject at this port of its own.
-    pub(crate) fn proved(&self, pod: &str, port: u16, subject: &Subject) -> bool {
-        self.standing(subject).is_some_and(|standing| {
-            standing.outcomes().any(|(target, outcome)| {
-                *target.pod == *pod && target.address.port() == port && outcome == Outcome::Proved
-            })
-        })
     }
 }
 

@@ -21,13 +21,9 @@ impl<'b> Standing<'b> {
         Self { slot, ports }
     }
 
-    /// Each target and what is known there. One that has not been asked because its port does not answer to others counts
-    /// as one that cannot be asked.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&'b Target, Outcome)> + use<'b> {
-        self.timed().map(|(target, outcome, _)| (target, outcome))
-    }
-
-    fn timed(&self) -> impl Iterator<Item = (&'b Target, Outcome, Instant)> + use<'b> {
+    /// Each target, what is known there, and since when it has been asked for what is expected now. One that has not been
+    /// asked because its port does not answer to others counts as one that cannot be asked.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (&'b Target, Outcome, Instant)> + use<'b> {
         let ports = self.ports;
         self.slot.question.targets.iter().zip(&self.slot.states).map(move |(target, state)| {
             let deaf = ports.get(target).and_then(|port| port.deaf);
@@ -37,6 +33,12 @@ impl<'b> Standing<'b> {
             };
             (target, outcome, state.since)
         })
+    }
+
+    /// Each target and what is known there.
+    #[cfg(test)]
+    pub(super) fn outcomes(&self) -> impl Iterator<Item = (&'b Target, Outcome)> + use<'b> {
+        self.timed().map(|(target, outcome, _)| (target, outcome))
     }
 
     /// How many targets hold the subject, and what the first of the others says.

@@ -23,8 +23,14 @@ fn request(address: SocketAddr, tls: bool, chain: bool, host: &str) -> Request {
     let mut book = Book::new(Limits::default(), start);
     let subject = if chain { Subject::Chain("c".into(), 80) } else { Subject::Routes("/marker".into()) };
     let targets = [Target { pod: "p".into(), address, tls }].into();
-    let question =
-        Question { subject, host: host.into(), path: "/marker".into(), expected: "abc".into(), targets };
+    let question = Question {
+        subject,
+        host: host.into(),
+        path: "/marker".into(),
+        expected: "abc".into(),
+        epoch: "".into(),
+        targets,
+    };
     book.want([question], start);
     book.take(start).requests.remove(0)
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::world::{question, subject, target, targets};
 use crate::probe::{
-    Answer, Limits, Obstacle, Outcome, Question, Target,
+    Answer, Limits, Obstacle, Outcome, Target,
     book::{Book, Request},
 };
 

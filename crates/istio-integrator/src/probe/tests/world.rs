@@ -24,6 +24,7 @@ pub(super) fn question(host: &str, expected: &str, targets: &Arc<[Target]>) -> Q
         host: host.into(),
         path: format!("/marker/{host}").into(),
         expected: expected.into(),
+        epoch: "".into(),
         targets: Arc::clone(targets),
     }
 }
