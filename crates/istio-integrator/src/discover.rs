@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(MeshConfig::read(""), MeshConfig::default());
         assert_eq!(MeshConfig::read(": nonsense ["), MeshConfig::default());
         assert_eq!(MeshConfig::read("defaultConfig: {drainDuration: 45s}").drain, Some(DEFAULT_DRAIN));
-        assert_eq!(pod_drain("{drainDuration: 60s, concurrency: 2}"), Some(Duration::from_secs(60)));
+        assert_eq!(pod_drain("{drainDuration: 60s, concurrency: 2}"), Some(Duration::from_mins(1)));
         for nothing in ["", "concurrency: 2", "drainDuration: soon", "drainDuration: -5s", ": ["] {
             assert_eq!(pod_drain(nothing), None, "{nothing}");
         }

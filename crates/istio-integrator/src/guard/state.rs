@@ -268,7 +268,7 @@ mod tests {
     use routes::ObjectKey;
 
     const DRAIN: Duration = Duration::from_secs(45);
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn provider(name: &str) -> Provider {
         Provider {

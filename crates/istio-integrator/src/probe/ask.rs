@@ -56,6 +56,10 @@ impl Asker {
                 _ => Obstacle::Unreachable,
             }
         })?;
+        // The end of a TLS handshake and the request are two small segments; the second must not wait for the first's receipt.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%address, %error, "the connection may be slow");
+        }
         if !request.target.tls {
             return send(stream, request).await;
         }

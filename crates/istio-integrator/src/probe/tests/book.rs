@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::world::{question, subject, target, targets};
 use crate::probe::{
-    Answer, Limits, Obstacle, Outcome, Target,
+    Answer, Limits, Obstacle, Outcome, Question, Subject, Target,
     book::{Book, Request},
 };
 
@@ -160,6 +160,32 @@ fn the_slow_round_is_spread_and_comes_after_what_is_new() {
     let end = start + again * 3;
     book.want(all().chain([question("new", "1", &pods)]), end);
     assert_eq!(&*book.take(end).requests[0].host, "new");
+}
+
+#[test]
+fn a_chain_goes_before_the_routes_that_rest_on_it_and_its_epoch_counts() {
+    let (start, pods) = (Instant::now(), targets(&["a"]));
+    let mut book = Book::new(Limits { at_once: 1, ..limits() }, start);
+    let chain = |epoch: &str| Question {
+        subject: Subject::Chain("/chain".into(), 80),
+        epoch: epoch.into(),
+        ..question("x", "c", &pods)
+    };
+    let routes = || (0..50).map(|n| question(&format!("h{n}"), "1", &pods));
+    book.want(routes().chain([chain("1")]), start);
+    let first = book.take(start).requests.remove(0);
+    assert!(first.chain, "{first:?}");
+    book.answered(&first, Outcome::Proved, start, 0.5);
+    assert_eq!(settle(&mut book, start, |_| Outcome::Proved), 50);
+    // The same chain, made anew: what was proved of the one before is no proof.
+    book.want(routes().chain([chain("2")]), start);
+    assert_eq!(
+        settle(&mut book, start, |request| {
+            assert!(request.chain);
+            Outcome::Proved
+        }),
+        1
+    );
 }
 
 #[test]
