@@ -157,7 +157,7 @@ impl GatewayContext<'_, '_> {
         Marker {
             gateway: self.gateway.clone(),
             host: host.to_owned(),
-            listener: None,
+            listeners: Vec::new(),
             path,
             digest,
             chain_path,
