@@ -22,6 +22,7 @@ mod bindings;
 mod choose;
 mod compile;
 mod emit;
+pub mod eval;
 mod hosts;
 mod input;
 mod output;
