@@ -18,7 +18,7 @@ use documents::Documents;
 /// Arguments of `istio-integrator compile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads GatewayBindings, IngressRequests, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
+Reads GatewayBindings, IngressRequests, AuthProviders, ReferenceGrants, ServiceEntries, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
 Other kinds of other groups are named and not looked at. VirtualServices go to standard output, verdicts to standard
 error. The exit status is 1 if a host, a path or a Service
 of a request is refused, or a binding is.
@@ -52,7 +52,7 @@ pub(crate) fn run(args: CompileArgs) -> anyhow::Result<ExitCode> {
     for path in &args.filenames {
         documents.read(&path.display().to_string(), &text(path)?)?;
     }
-    let settings = Settings { namespace: args.namespace, cluster_domain: args.cluster_domain };
+    let settings = Settings::new(args.namespace, args.cluster_domain);
     let output = compile(&documents.input(&settings));
     io::stdout().lock().write_all(objects(&output)?.as_bytes()).context("standard output")?;
     let mut notes = verdicts(&output);
@@ -92,6 +92,11 @@ fn verdicts(output: &Output) -> String {
     for binding in &output.bindings {
         rows.push(row("GatewayBinding", binding.name.clone(), &binding.ready, ""));
         note(&mut notes, &binding.name, binding.conditions());
+    }
+    for provider in &output.providers {
+        let object = provider.key.to_string();
+        note(&mut notes, &object, provider.conditions());
+        rows.push(row("AuthProvider", object, &provider.ready, ""));
     }
     for request in &output.requests {
         let object = request.key.to_string();

@@ -9,24 +9,32 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Pod, Service},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta},
     runtime::watcher,
 };
 use mesh_api::{
-    integrator::{GatewayBinding, GatewayBindingStatus, IngressRequest, IngressRequestStatus},
-    istio::{Gateway, GatewaySpec, VirtualService, VirtualServiceSpec},
+    integrator::{
+        AuthProvider, AuthProviderStatus, GatewayBinding, GatewayBindingStatus, IngressRequest,
+        IngressRequestStatus,
+    },
+    gateway_api::{ReferenceGrant, ReferenceGrantSpec},
+    istio::{Gateway, GatewaySpec, ServiceEntry, ServiceEntrySpec, VirtualService},
 };
 use operator_kit::{
     apply::{Identity, Live},
     cache::{Cache, Entry, Key, Sync, Wake},
+    conflict::Owner,
     metrics::Metrics,
     watch::follow,
 };
-use routes::ServiceFacts;
-use serde::de::DeserializeOwned;
+use routes::{ForeignRoutes, Grant, GrantFrom, GrantTo, ObjectKey, ServiceFacts};
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::task::JoinSet;
 use tracing::warn;
 
@@ -48,6 +56,9 @@ pub(crate) type ObservedBinding = Custom<GatewayBinding, GatewayBindingStatus>;
 /// A cached `IngressRequest`.
 pub(crate) type ObservedRequest = Custom<IngressRequest, IngressRequestStatus>;
 
+/// A cached `AuthProvider`.
+pub(crate) type ObservedProvider = Custom<AuthProvider, AuthProviderStatus>;
+
 /// What is kept of a `VirtualService` in the integrator's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedRoutes {
@@ -57,6 +68,10 @@ pub(crate) struct ObservedRoutes {
     pub(crate) gateways: Vec<String>,
     /// The namespaces it is exported to.
     pub(crate) export_to: Vec<String>,
+    /// When it was created.
+    pub(crate) created: Option<Time>,
+    /// What routing needs of it where it is not ours.
+    pub(crate) foreign: ForeignRoutes,
 }
 
 /// The caches of everything that is read.
@@ -68,6 +83,12 @@ pub(crate) struct Caches {
     pub(crate) virtual_services: Arc<Cache<ObservedRoutes>>,
     pub(crate) services: Arc<Cache<ServiceFacts>>,
     pub(crate) namespaces: Arc<Cache<BTreeMap<String, String>>>,
+    pub(crate) providers: Arc<Cache<ObservedProvider>>,
+    pub(crate) grants: Arc<Cache<Grant>>,
+    /// The host names that each `ServiceEntry` claims, as far as they are names of Services.
+    pub(crate) claims: Arc<Cache<Vec<String>>>,
+    /// The `VirtualServices` in other namespaces.
+    pub(crate) foreign: Arc<Cache<ForeignRoutes>>,
 }
 
 impl Caches {
@@ -80,22 +101,30 @@ impl Caches {
             virtual_services: Arc::new(Cache::new("VirtualService")),
             services: Arc::new(Cache::new("Service")),
             namespaces: Arc::new(Cache::new("Namespace")),
+            providers: Arc::new(Cache::new("AuthProvider")),
+            grants: Arc::new(Cache::new("ReferenceGrant")),
+            claims: Arc::new(Cache::new("ServiceEntry")),
+            foreign: Arc::new(Cache::new("VirtualService (others)")),
         }
     }
 
     /// What still hinders a pass, one sentence for each kind; nothing once all is known.
     ///
-    /// Istio's kinds may be missing, as Istio may be installed later; ours may not.
+    /// Kinds of Istio and of the Gateway API may be missing, as they may be installed later; ours may not.
     pub(crate) fn missing(&self) -> Vec<String> {
         let ours = [
             (self.bindings.kind(), self.bindings.sync()),
             (self.requests.kind(), self.requests.sync()),
+            (self.providers.kind(), self.providers.sync()),
             (self.services.kind(), self.services.sync()),
             (self.namespaces.kind(), self.namespaces.sync()),
         ];
         let istios = [
             (self.gateways.kind(), self.gateways.sync()),
             (self.virtual_services.kind(), self.virtual_services.sync()),
+            (self.claims.kind(), self.claims.sync()),
+            (self.foreign.kind(), self.foreign.sync()),
+            (self.grants.kind(), self.grants.sync()),
         ];
         let istios = istios.into_iter().filter(|(_, sync)| *sync != Sync::NotServed);
         ours.into_iter().chain(istios).filter_map(|(kind, sync)| hindrance(kind, &sync)).collect()
@@ -149,6 +178,48 @@ pub(crate) fn watch_all(
         everything(),
         Arc::clone(&caches.gateways),
         |object| (Key::of(&object.metadata), Entry::new(&object.metadata, field(&object, "spec"))),
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<AuthProvider>()),
+        everything(),
+        Arc::clone(&caches.providers),
+        custom,
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<ReferenceGrant>()),
+        everything(),
+        Arc::clone(&caches.grants),
+        |object| {
+            // One that cannot be read grants nothing.
+            let granted = field(&object, "spec").map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
+            (Key::of(&object.metadata), Entry::new(&object.metadata, granted.map(|object| grant(&object)).unwrap_or_default()))
+        },
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<ServiceEntry>()),
+        everything(),
+        Arc::clone(&caches.claims),
+        |object| {
+            let spec: ServiceEntrySpec = field(&object, "spec").unwrap_or_default();
+            (Key::of(&object.metadata), Entry::new(&object.metadata, claimed_hosts(&spec)))
+        },
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        all(&resource::<VirtualService>()),
+        everything().fields(&format!("metadata.namespace!={namespace}")),
+        Arc::clone(&caches.foreign),
+        |object| {
+            let spec = field(&object, "spec").unwrap_or_default();
+            (Key::of(&object.metadata), Entry::new(&object.metadata, foreign(&object, &spec)))
+        },
         wake.clone(),
         Arc::clone(metrics),
     ));
@@ -223,13 +294,67 @@ where
 
 /// Reduces a `VirtualService` to what is read of it.
 pub(crate) fn routes(object: &DynamicObject, identity: Identity) -> (Key, Entry<ObservedRoutes>) {
-    let spec: VirtualServiceSpec = field(object, "spec").unwrap_or_default();
+    let spec: Scope = field(object, "spec").unwrap_or_default();
     let value = ObservedRoutes {
         live: Live::read(object, identity),
+        created: object.metadata.creation_timestamp.clone(),
+        foreign: foreign(object, &spec),
         gateways: spec.gateways,
         export_to: spec.export_to,
     };
     (Key::of(&object.metadata), Entry::new(&object.metadata, value))
+}
+
+/// What is read of a `VirtualService`: nothing of its routes, which may be of any form where they are not ours.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Scope {
+    hosts: Vec<String>,
+    gateways: Vec<String>,
+    export_to: Vec<String>,
+}
+
+/// What routing needs of a `VirtualService` that is not ours.
+fn foreign(object: &DynamicObject, spec: &Scope) -> ForeignRoutes {
+    let key = Key::of(&object.metadata);
+    // A name without a namespace is in that of the VirtualService; `mesh` means sidecars.
+    let gateways = spec.gateways.iter().filter(|name| *name != "mesh").map(|name| match name.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(namespace, name),
+        None => ObjectKey::new(&key.namespace, name),
+    });
+    let owner = Owner::of(&object.metadata, mesh_api::names::INTEGRATOR).to_string();
+    ForeignRoutes {
+        gateways: gateways.collect(),
+        hosts: spec.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        created: object.metadata.creation_timestamp.clone(),
+        owner,
+        key: ObjectKey::new(key.namespace, key.name),
+    }
+}
+
+/// Reduces a `ReferenceGrant` to what is read of it.
+pub(crate) fn grant(object: &ReferenceGrant) -> Grant {
+    let from = object.spec.from.iter().map(|from| GrantFrom {
+        group: from.group.clone(),
+        kind: from.kind.clone(),
+        namespace: from.namespace.clone(),
+    });
+    let to = object.spec.to.iter().map(|to| GrantTo {
+        group: to.group.clone(),
+        kind: to.kind.clone(),
+        name: to.name.clone(),
+    });
+    Grant {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        from: from.collect(),
+        to: to.collect(),
+    }
+}
+
+/// The names that a `ServiceEntry` claims and that could be those of a Service: only these matter to providers.
+pub(crate) fn claimed_hosts(spec: &ServiceEntrySpec) -> Vec<String> {
+    let hosts = spec.hosts.iter().map(|host| host.to_ascii_lowercase());
+    hosts.filter(|host| host.contains(".svc.")).collect()
 }
 
 fn field<T: DeserializeOwned>(object: &DynamicObject, name: &str) -> Result<T, String> {

@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mesh_api::{Reason, istio::GatewaySpec};
 use operator_kit::{
     apply::{Desired, Identity},
     cache::{Entry, Key},
 };
 use routes::{
-    BindingVerdict, GatewayFacts, Input, ObjectKey, RequestVerdict, ServiceFacts, Settings, compile,
+    BindingVerdict, ChainFacts, ForeignRoutes, GatewayFacts, Grants, Input, Marker, ObjectKey, ProviderVerdict,
+    RequestVerdict, ServiceFacts, Settings, compile,
+    guard::{Provider, ProviderId, TokenKey},
 };
 
 use crate::{
     apply::{Results, Unwritten},
-    observe::{ObservedBinding, ObservedRequest},
+    observe::{ObservedBinding, ObservedProvider, ObservedRequest},
 };
 
 /// Everything that was observed.
@@ -27,6 +30,16 @@ pub(crate) struct Facts {
     pub(crate) services: BTreeMap<ObjectKey, ServiceFacts>,
     /// The labels of each namespace.
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) providers: BTreeMap<Key, Entry<ObservedProvider>>,
+    pub(crate) grants: Grants,
+    /// The `ServiceEntries` that claim the name of a Service, by that name.
+    pub(crate) claims: BTreeMap<String, Vec<ObjectKey>>,
+    /// `VirtualServices` of others.
+    pub(crate) foreign: Vec<ForeignRoutes>,
+    /// When each `VirtualService` of ours was created.
+    pub(crate) written: BTreeMap<String, Option<Time>>,
+    /// The guard chain of each gateway.
+    pub(crate) chains: BTreeMap<ObjectKey, ChainFacts>,
 }
 
 /// What shall be done.
@@ -42,10 +55,16 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<RequestVerdict>,
     /// A verdict on each binding.
     pub(crate) bindings: Vec<BindingVerdict>,
+    /// A verdict on each provider.
+    pub(crate) providers: Vec<ProviderVerdict>,
+    /// What the guard chain of each gateway must hold.
+    pub(crate) chains: BTreeMap<ObjectKey, BTreeMap<ProviderId, Provider>>,
+    /// How gateway pods are asked what they hold, by the name of the `VirtualService`.
+    pub(crate) markers: BTreeMap<String, Marker>,
 }
 
 /// Compiles what was observed.
-pub(crate) fn plan(facts: &Facts, settings: &Settings, identity: Identity) -> Plan {
+pub(crate) fn plan(facts: &Facts, settings: &Settings, token_key: &TokenKey, identity: Identity) -> Plan {
     let output = compile(&Input {
         settings,
         istio_served: facts.istio_served,
@@ -54,12 +73,22 @@ pub(crate) fn plan(facts: &Facts, settings: &Settings, identity: Identity) -> Pl
         namespaces: &facts.namespaces,
         services: &facts.services,
         gateways: &facts.gateways,
+        providers: facts.providers.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
+        grants: &facts.grants,
+        claims: &facts.claims,
+        foreign: &facts.foreign,
+        written: &facts.written,
+        chains: &facts.chains,
+        token_key,
     });
     let key = |name: &str| Key { namespace: settings.namespace.clone(), name: name.to_owned() };
     let mut plan = Plan {
         withheld: output.withheld.iter().map(|name| key(name)).collect(),
         requests: output.requests,
         bindings: output.bindings,
+        providers: output.providers,
+        chains: output.chains,
+        markers: output.markers,
         ..Plan::default()
     };
     for object in &output.virtual_services {
@@ -146,8 +175,8 @@ mod tests {
 
     #[test]
     fn an_undecodable_request_does_not_hinder_the_others() {
-        let settings = Settings { namespace: "ii".to_owned(), cluster_domain: "cluster.local".to_owned() };
-        let plan = plan(&facts(), &settings, US);
+        let settings = Settings::new("ii", "cluster.local");
+        let plan = plan(&facts(), &settings, &TokenKey::new([7; 32]), US);
         assert_eq!(plan.objects.len(), 1);
         assert_eq!(plan.objects[0].target().namespace, "ii");
         assert_eq!(plan.requests.len(), 1, "there is no verdict on what cannot be read");

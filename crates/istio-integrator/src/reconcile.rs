@@ -8,23 +8,24 @@ use std::{
 use jiff::Timestamp;
 use kube::core::ApiResource;
 use mesh_api::{
-    GatewayBinding, IngressRequest,
-    integrator::{GatewayBindingStatus, IngressRequestStatus},
+    AuthProvider, GatewayBinding, IngressRequest,
+    integrator::{AuthProviderStatus, GatewayBindingStatus, IngressRequestStatus},
 };
 use operator_kit::{
-    apply::Applier,
-    cache::{Cache, Entry, Key},
+    apply::{Applier, Ownership},
+    cache::{Cache, Entry, Key, Sync},
     metrics::Metrics,
     notice::Notices,
     status::StatusWriter,
 };
-use routes::{GatewayFacts, ObjectKey, Settings};
+use routes::{GatewayFacts, Grants, ObjectKey, Settings};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
 use crate::{
     apply::{Results, RouteWriter},
-    observe::{self, Caches, Custom, GatewayPods, ObservedBinding},
+    guard::Guard,
+    observe::{self, Caches, Custom, GatewayPods, ObservedBinding, ObservedRoutes},
     plan::{self, Facts, Plan},
     status::{StatusJob, StatusStage},
     verdict,
@@ -42,7 +43,9 @@ pub(crate) struct Reconciler {
     last_namespaces: HashMap<ObjectKey, BTreeSet<String>>,
     writer: RouteWriter,
     statuses: StatusStage,
+    guard: Guard,
     bindings: ApiResource,
+    providers: ApiResource,
     requests: ApiResource,
     metrics: Arc<Metrics>,
 }
@@ -56,6 +59,7 @@ impl Reconciler {
         applier: Applier,
         statuses: StatusWriter,
         notices: Notices,
+        guard: Guard,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
@@ -65,7 +69,9 @@ impl Reconciler {
             writer: RouteWriter::new(applier, Arc::clone(&caches.virtual_services), Arc::clone(&metrics)),
             caches,
             statuses: StatusStage::new(statuses, notices),
+            guard,
             bindings: observe::resource::<GatewayBinding>(),
+            providers: observe::resource::<AuthProvider>(),
             requests: observe::resource::<IngressRequest>(),
             metrics,
         }
@@ -97,20 +103,22 @@ impl Reconciler {
 
     /// When something that failed may be tried again.
     pub(crate) fn next(&self) -> Option<Instant> {
-        [self.writer.next(), self.statuses.next()].into_iter().flatten().min()
+        [self.writer.next(), self.statuses.next(), self.guard.next()].into_iter().flatten().min()
     }
 
     /// Makes the cluster what the bindings and requests ask for, and tells them what became of it.
     pub(crate) async fn pass(&mut self) {
         let start = Instant::now();
         let facts = self.facts();
-        let plan = plan::plan(&facts, &self.settings, self.writer.identity());
+        let plan = plan::plan(&facts, &self.settings, self.guard.token_key(), self.writer.identity());
         let mut results = plan.unwritable.clone();
         let mut failures = 0;
         if facts.istio_served {
             // New routes before old ones go: a host that moves to another object is served all the while.
             results.extend(self.writer.apply(&plan.objects).await);
             failures += results.values().filter(|result| result.is_err()).count();
+            // A chain that is late closes its routes, and one that stays longer than they do is of no harm.
+            failures += self.guard.step(&plan.chains, &plan.markers, &results).await;
             failures += self.writer.prune(&plan.objects, &plan.withheld).await;
         }
         failures += self.report(&facts, &plan, &results).await;
@@ -127,6 +135,25 @@ impl Reconciler {
 
     fn facts(&mut self) -> Facts {
         let gateways = self.gateway_facts();
+        let chains = self.guard.facts();
+        let own = self.caches.virtual_services.snapshot();
+        let is_ours = |entry: &Entry<ObservedRoutes>| matches!(entry.value.live.ownership, Ownership::Ours(_));
+        let written = own.iter().filter(|(_, entry)| is_ours(entry));
+        let written = written.map(|(key, entry)| (key.name.clone(), entry.value.created.clone())).collect();
+        let foreign = own.values().filter(|entry| !is_ours(entry)).map(|entry| entry.value.foreign.clone());
+        let others = self.caches.foreign.snapshot().into_values().map(|entry| entry.value.as_ref().clone());
+        let foreign = foreign.chain(others).filter(|routes| {
+            routes.gateways.iter().any(|gateway| gateways.contains_key(gateway))
+        });
+        let foreign = foreign.collect();
+        let mut claims: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
+        for (key, entry) in self.caches.claims.snapshot() {
+            for host in entry.value.iter() {
+                claims.entry(host.clone()).or_default().push(object_key(&key));
+            }
+        }
+        let grants = self.caches.grants.snapshot().into_values().map(|entry| entry.value.as_ref().clone());
+        let grants = Grants { served: self.caches.grants.sync() == Sync::Synced, list: grants.collect() };
         let services = self.caches.services.snapshot().into_iter();
         let namespaces = self.caches.namespaces.snapshot().into_iter();
         Facts {
@@ -134,6 +161,12 @@ impl Reconciler {
             bindings: self.caches.bindings.snapshot(),
             requests: self.caches.requests.snapshot(),
             gateways,
+            providers: self.caches.providers.snapshot(),
+            grants,
+            claims,
+            foreign,
+            written,
+            chains,
             services: services.map(|(key, entry)| (object_key(&key), entry.value.as_ref().clone())).collect(),
             namespaces: namespaces.map(|(key, entry)| (key.name, entry.value.as_ref().clone())).collect(),
         }
@@ -170,7 +203,9 @@ impl Reconciler {
         let now = Timestamp::now();
         let requests = self.request_statuses(facts, plan, results, now);
         let bindings = binding_statuses(facts, plan, now);
+        let providers = provider_statuses(facts, plan, now);
         let failed = self.statuses.write(&self.requests, &self.caches.requests, requests).await;
+        let failed = failed + self.statuses.write(&self.providers, &self.caches.providers, providers).await;
         failed + self.statuses.write(&self.bindings, &self.caches.bindings, bindings).await
     }
 
@@ -185,7 +220,9 @@ impl Reconciler {
         let judged = plan.requests.iter().filter_map(|verdict| {
             let key = Key { namespace: verdict.key.namespace.clone(), name: verdict.key.name.clone() };
             let entry = facts.requests.get(&key)?;
-            let wanted = verdict::of_request(verdict, &entry.value.status, results, namespace, now);
+            let stored = &entry.value.status;
+            let programmed = self.guard.programmed(verdict, &plan.markers, &stored.conditions);
+            let wanted = verdict::of_request(verdict, stored, results, &programmed, namespace, now);
             Some(job(key, entry, wanted))
         });
         let undecodable = facts.requests.iter().filter_map(|(key, entry)| {
@@ -205,6 +242,7 @@ impl Reconciler {
     fn count(&self, facts: &Facts, plan: &Plan) {
         self.metrics.reconciled_objects("IngressRequest", facts.requests.len());
         self.metrics.reconciled_objects("GatewayBinding", facts.bindings.len());
+        self.metrics.reconciled_objects("AuthProvider", facts.providers.len());
         self.metrics.reconciled_objects("VirtualService", plan.objects.len());
         for key in facts.requests.keys() {
             debug!(kind = "IngressRequest", object = %key, "reconciled");
@@ -225,6 +263,25 @@ fn binding_statuses(facts: &Facts, plan: &Plan, now: Timestamp) -> Vec<StatusJob
             observed_generation: entry.value.generation,
             conditions: verdict::undecodable(error, stored, entry.value.generation, now),
             ..GatewayBindingStatus::default()
+        };
+        Some(job(key.clone(), entry, wanted))
+    });
+    judged.chain(undecodable).collect()
+}
+
+fn provider_statuses(facts: &Facts, plan: &Plan, now: Timestamp) -> Vec<StatusJob<AuthProviderStatus>> {
+    let judged = plan.providers.iter().filter_map(|verdict| {
+        let key = Key { namespace: verdict.key.namespace.clone(), name: verdict.key.name.clone() };
+        let entry = facts.providers.get(&key)?;
+        Some(job(key, entry, verdict::of_provider(verdict, &entry.value.status, now)))
+    });
+    let undecodable = facts.providers.iter().filter_map(|(key, entry)| {
+        let error = undecodable(entry)?;
+        let stored = &entry.value.status.conditions;
+        let wanted = AuthProviderStatus {
+            observed_generation: entry.value.generation,
+            conditions: verdict::undecodable(error, stored, entry.value.generation, now),
+            ..AuthProviderStatus::default()
         };
         Some(job(key.clone(), entry, wanted))
     });

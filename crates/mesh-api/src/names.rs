@@ -29,3 +29,9 @@ pub const GUARD_HEADER: &str = "x-ii-guard";
 
 /// The header in the guard chain's answer to a probe: which chain it is.
 pub const CHAIN_HEADER: &str = "x-ii-chain";
+
+/// How the name of the route begins by which a gateway pod is asked for its guard chain.
+pub const PROBE_ROUTE_PREFIX: &str = "ii.auth-probe.";
+
+/// The annotation of a guard chain that holds what it was made from, as JSON.
+pub const PROVIDERS_ANNOTATION: &str = "integrator.istio-operators.io/providers";
