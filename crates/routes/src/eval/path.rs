@@ -16,6 +16,17 @@ pub enum PathNormalization {
     Base,
 }
 
+impl PathNormalization {
+    /// The path, with its query, by which a request for this target is routed and which a Service gets, or nothing if
+    /// Envoy refuses it. A host in the target is dropped.
+    pub fn apply(self, target: &str) -> Option<String> {
+        match read("GET", target, self) {
+            Sent::Path { path, .. } => Some(path),
+            Sent::Unroutable | Sent::Refused => None,
+        }
+    }
+}
+
 /// What a target turns out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sent {

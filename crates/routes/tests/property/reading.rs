@@ -1,0 +1,740 @@
+//! What the requests say, read naively: one host, one path, one method at a time.
+//!
+//! Written from the documentation of the API (`mesh_api::integrator`), the design and the rules of the guard chain. It
+//! shares nothing with the compiler but the types, the syntax of paths and the resolution of a provider's own fields.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mesh_api::integrator::{AuthType, HostPolicy, Method, PathMatchType, RequestAuth, Route};
+use mesh_api::istio::GatewayServer;
+use mesh_api::syntax::{is_dns_label, is_host, path_problem, pattern_covers};
+use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
+use routes::ObjectKey;
+use routes::guard::Provider;
+
+use crate::world::{OWN, World, gateway_key};
+
+/// What the requests say about one host, path and method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Nobody serves it.
+    Nothing,
+    /// The Gateway sends it to HTTPS.
+    Redirect,
+    /// A route has it that leads nowhere: 503.
+    Closed,
+    /// A route serves it.
+    Served(Box<Served>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The provider whose check must be passed.
+    pub login: Option<ObjectKey>,
+    /// Host, port and share of each Service, sorted, in lowest terms.
+    pub targets: Vec<(String, u16, u32)>,
+    /// The path that the Service gets.
+    pub path: String,
+    pub timeout: Option<Duration>,
+    /// Headers that the Service must not get from the client, with dashes.
+    pub stripped: BTreeSet<String>,
+    /// The path of the route, and whether it is exact.
+    pub route: PathKey,
+    /// The answer that the gateway must give instead, if the path is not to be let through.
+    pub must_refuse: Option<u16>,
+    /// The answer that it may give instead.
+    pub may_refuse: Option<u16>,
+}
+
+/// The login that a route asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Login {
+    Open,
+    Refused,
+    Asked(ObjectKey),
+}
+
+/// A path of the table of a host: exact or not, and without a last slash if not.
+pub(crate) type PathKey = (bool, String);
+
+pub(crate) struct Reading<'w> {
+    world: &'w World,
+    /// The oldest first.
+    bindings: Vec<&'w GatewayBinding>,
+    requests: Vec<&'w IngressRequest>,
+    /// Those that can be asked.
+    providers: BTreeMap<ObjectKey, Provider>,
+    /// Those that are well-formed, whether their Service is there or not.
+    accepted: BTreeMap<ObjectKey, Provider>,
+    /// For each gateway the providers that its chain has room for.
+    admitted: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+}
+
+/// A route on a host.
+#[derive(Clone, Copy)]
+struct Asked<'w> {
+    request: &'w IngressRequest,
+    binding: &'w GatewayBinding,
+    route: &'w Route,
+}
+
+impl Asked<'_> {
+    fn namespace(&self) -> &str {
+        namespace_of(self.request)
+    }
+}
+
+fn namespace_of(request: &IngressRequest) -> &str {
+    request.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+fn name_of(request: &IngressRequest) -> &str {
+    request.metadata.name.as_deref().unwrap_or_default()
+}
+
+impl<'w> Reading<'w> {
+    pub(crate) fn new(world: &'w World) -> Self {
+        let mut bindings: Vec<_> =
+            world.bindings.iter().filter(|one| one.metadata.deletion_timestamp.is_none()).collect();
+        bindings.sort_by_key(|one| (one.metadata.creation_timestamp.clone(), one.metadata.name.clone()));
+        let mut requests: Vec<_> =
+            world.requests.iter().filter(|one| one.metadata.deletion_timestamp.is_none()).collect();
+        requests.sort_by_key(|one| {
+            let metadata = &one.metadata;
+            (metadata.creation_timestamp.clone(), metadata.namespace.clone(), metadata.name.clone())
+        });
+        let (providers, accepted, admitted) = Default::default();
+        let mut reading = Self { world, bindings, requests, providers, accepted, admitted };
+        reading.read_providers();
+        reading.admitted = reading.admitted_providers();
+        reading
+    }
+
+    /// Of the providers that routes of a gateway ask for, the oldest few.
+    fn admitted_providers(&self) -> BTreeMap<ObjectKey, BTreeSet<ObjectKey>> {
+        let mut asked: BTreeMap<ObjectKey, BTreeSet<ObjectKey>> = BTreeMap::new();
+        for request in &self.requests {
+            let Some(binding) = self.binding_of(request) else { continue };
+            let Some(gateway) = gateway_of(binding) else { continue };
+            for route in &request.spec.routes {
+                if let Login::Asked(provider) =
+                    self.login_if_there_is_room(&Asked { request, binding, route })
+                {
+                    asked.entry(gateway.clone()).or_default().insert(provider);
+                }
+            }
+        }
+        let oldest = |keys: BTreeSet<ObjectKey>| {
+            let mut objects: Vec<_> = self.world.providers.iter().collect();
+            objects.sort_by_key(|one| {
+                let metadata = &one.metadata;
+                (metadata.creation_timestamp.clone(), metadata.namespace.clone(), metadata.name.clone())
+            });
+            let key = |one: &AuthProvider| {
+                let (namespace, name) = (one.metadata.namespace.clone(), one.metadata.name.clone());
+                ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
+            };
+            let by_age = objects.into_iter().map(key).filter(|key| keys.contains(key));
+            by_age.take(self.world.max_providers_per_gateway).collect()
+        };
+        asked.into_iter().map(|(gateway, keys)| (gateway, oldest(keys))).collect()
+    }
+
+    /// Of each namespace the oldest few that are well-formed; those can be asked that have a Service of their own.
+    fn read_providers(&mut self) {
+        let mut live: Vec<_> =
+            self.world.providers.iter().filter(|one| one.metadata.deletion_timestamp.is_none()).collect();
+        live.sort_by_key(|one| {
+            let metadata = &one.metadata;
+            (metadata.creation_timestamp.clone(), metadata.namespace.clone(), metadata.name.clone())
+        });
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for object in live {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            let count = counts.entry(namespace).or_default();
+            *count += 1;
+            if *count > self.world.max_providers_per_namespace {
+                continue;
+            }
+            let Ok(provider) = Provider::resolve(object, "cluster.local") else { continue };
+            let Some(spec) = &object.spec.ext_authz else { continue };
+            let key = ObjectKey::new(namespace, object.metadata.name.as_deref().unwrap_or_default());
+            self.accepted.insert(key.clone(), provider.clone());
+            let host = format!("{}.{namespace}.svc.cluster.local", spec.service);
+            if self.world.claims.get(&host).is_some_and(|claimants| !claimants.is_empty()) {
+                continue;
+            }
+            if self.has_port(&ObjectKey::new(namespace, &spec.service), spec.port) {
+                self.providers.insert(key, provider);
+            }
+        }
+    }
+
+    fn has_port(&self, service: &ObjectKey, port: u16) -> bool {
+        self.world.services.get(service).is_some_and(|facts| {
+            !facts.external_name && facts.ports.iter().any(|one| one.number == port && one.tcp)
+        })
+    }
+
+    /// The resolved provider.
+    pub(crate) fn provider(&self, key: &ObjectKey) -> Option<&Provider> {
+        self.providers.get(key)
+    }
+
+    pub(crate) fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.values()
+    }
+
+    // ----- which binding, which hosts
+
+    fn binding_of(&self, request: &IngressRequest) -> Option<&'w GatewayBinding> {
+        let admits = |binding: &&&GatewayBinding| {
+            let labels = self.world.namespaces.get(namespace_of(request)).cloned().unwrap_or_default();
+            binding.spec.namespaces.admits(namespace_of(request), &labels, OWN)
+        };
+        if let Some(reference) = &request.spec.binding_ref {
+            let named = |binding: &&&GatewayBinding| {
+                binding.metadata.name.as_deref() == Some(reference.name.as_str())
+            };
+            return self.bindings.iter().find(named).filter(|binding| admits(binding)).copied();
+        }
+        let mut defaults = self.bindings.iter().filter(|binding| binding.spec.default).filter(admits);
+        let gives_all = |binding: &&&GatewayBinding| {
+            if request.spec.hosts.is_empty() {
+                return binding.spec.hosts.domain.is_some();
+            }
+            request.spec.hosts.iter().all(|host| self.admits_host(binding, request, host).is_some())
+        };
+        defaults.clone().find(gives_all).or_else(|| defaults.next()).copied()
+    }
+
+    /// Whether the binding gives the host to the request and, if so, whether it is shared.
+    fn admits_host(&self, binding: &GatewayBinding, request: &IngressRequest, host: &str) -> Option<bool> {
+        let policy = &binding.spec.hosts;
+        let covering = policy.allowed.iter().filter(|rule| pattern_covers(&rule.pattern, host));
+        let best = covering.max_by_key(|rule| (!rule.pattern.starts_with('*'), rule.pattern.len()));
+        let by_pattern = || {
+            let labels = self.world.namespaces.get(namespace_of(request)).cloned().unwrap_or_default();
+            let rule = best?;
+            let admitted =
+                rule.namespaces.as_ref().is_none_or(|set| set.admits(namespace_of(request), &labels, OWN));
+            admitted.then_some(rule.shared)
+        };
+        if best.is_some_and(|rule| rule.pattern == host) {
+            return by_pattern();
+        }
+        if template_host(policy, namespace_of(request), name_of(request)).as_deref() == Some(host) {
+            return Some(false);
+        }
+        match self.template_namespaces(policy, host) {
+            owners if owners.is_empty() => by_pattern(),
+            owners => owners.contains(namespace_of(request)).then_some(false),
+        }
+    }
+
+    /// The namespaces for which the template makes this host, for some name. Tried one by one; any DNS label that the
+    /// host holds may be a namespace.
+    fn template_namespaces(&self, policy: &HostPolicy, host: &str) -> BTreeSet<String> {
+        let Some(domain) = &policy.domain else { return BTreeSet::new() };
+        if !policy.template.contains("{namespace}") {
+            return BTreeSet::new();
+        }
+        let mut owners = BTreeSet::new();
+        for start in 0..host.len() {
+            for end in start + 1..=host.len() {
+                let namespace = &host[start..end];
+                if !is_dns_label(namespace) {
+                    continue;
+                }
+                let shape = policy.template.replace("{domain}", domain).replace("{namespace}", namespace);
+                let Some((before, after)) = shape.split_once("{name}") else { continue };
+                let name = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+                if name.is_some_and(|name| name.split('.').all(is_dns_label)) {
+                    owners.insert(namespace.to_owned());
+                }
+            }
+        }
+        owners
+    }
+
+    /// The routes that ask for this host on this gateway, by the age of their requests, of those that may have it.
+    fn claims(&self, gateway: usize, host: &str) -> Vec<Asked<'w>> {
+        let mut claims = Vec::new();
+        let mut owner: Option<(&str, bool)> = None;
+        for request in &self.requests {
+            let Some(binding) = self.binding_of(request) else { continue };
+            if gateway_of(binding).as_ref() != Some(&gateway_key(gateway)) {
+                continue;
+            }
+            let asks = if request.spec.hosts.is_empty() {
+                template_host(&binding.spec.hosts, namespace_of(request), name_of(request)).as_deref()
+                    == Some(host)
+            } else {
+                request.spec.hosts.iter().any(|one| one == host)
+            };
+            if !asks || !is_host(host) || !self.reachable(gateway, host) {
+                continue;
+            }
+            let Some(shared) = self.admits_host(binding, request, host) else { continue };
+            let (first, first_shared) = *owner.get_or_insert((namespace_of(request), shared));
+            if first == namespace_of(request) || (first_shared && shared) {
+                claims.extend(request.spec.routes.iter().map(|route| Asked { request, binding, route }));
+            }
+        }
+        claims
+    }
+
+    /// Whether a server of the gateway answers for the host with more than a redirect.
+    fn reachable(&self, gateway: usize, host: &str) -> bool {
+        let servers = &self.world.servers[gateway];
+        servers.is_empty() || servers.iter().any(|server| !redirects(server) && serves(server, gateway, host))
+    }
+
+    // ----- which path
+
+    fn keys(claims: &[Asked<'w>]) -> BTreeSet<PathKey> {
+        claims.iter().filter_map(|claim| path_key(claim.route)).collect()
+    }
+
+    /// Who has the path for this method, or for all methods that nobody asks for by name.
+    fn winner(&self, claims: &[Asked<'w>], path: &PathKey, method: Option<Method>) -> Option<Asked<'w>> {
+        let of_path = || claims.iter().filter(|claim| path_key(claim.route).as_ref() == Some(path));
+        let owner = of_path().next()?.namespace();
+        let asks = |claim: &&Asked<'w>| {
+            claim.namespace() == owner
+                && match method {
+                    None => claim.route.methods.is_empty(),
+                    Some(Method::Head) => {
+                        claim.route.methods.iter().any(|one| matches!(one, Method::Get | Method::Head))
+                    }
+                    Some(method) => claim.route.methods.contains(&method),
+                }
+        };
+        let strict = of_path().filter(asks).find(|claim| self.login(claim) != Login::Open);
+        strict.or_else(|| of_path().find(asks)).copied()
+    }
+
+    /// The route among those of this path that takes the method: by its name first. A route with a login takes a method
+    /// however it is spelt.
+    fn taker(&self, claims: &[Asked<'w>], path: &PathKey, method: &str) -> Option<Asked<'w>> {
+        let named = METHODS.iter().find_map(|one| {
+            let winner = self.winner(claims, path, Some(*one))?;
+            let spelt = name_of_method(*one);
+            let strict = self.login(&winner) != Login::Open;
+            (method == spelt || (strict && method.eq_ignore_ascii_case(spelt))).then_some(winner)
+        });
+        named.or_else(|| self.winner(claims, path, None))
+    }
+
+    /// The route that serves a path without query.
+    fn route(&self, claims: &[Asked<'w>], path: &str, method: &str) -> Option<(PathKey, Asked<'w>)> {
+        let take = |key: PathKey| self.taker(claims, &key, method).map(|route| (key, route));
+        if let Some(found) = take((true, path.to_owned())) {
+            return Some(found);
+        }
+        // An exact path with a login covers itself and a slash.
+        if let Some(bare) = path.strip_suffix('/').filter(|bare| !bare.is_empty() && !bare.ends_with('/'))
+            && let Some((key, route)) = take((true, bare.to_owned()))
+            && self.login(&route) != Login::Open
+        {
+            return Some((key, route));
+        }
+        let mut prefixes: Vec<PathKey> = Self::keys(claims)
+            .into_iter()
+            .filter(|(exact, value)| !exact && is_at_or_below(path, value))
+            .collect();
+        prefixes.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+        prefixes.into_iter().find_map(take)
+    }
+
+    // ----- what then
+
+    fn login(&self, asked: &Asked<'w>) -> Login {
+        let login = self.login_if_there_is_room(asked);
+        let Login::Asked(provider) = &login else { return login };
+        let room = gateway_of(asked.binding).and_then(|gateway| self.admitted.get(&gateway));
+        if room.is_some_and(|room| room.contains(provider)) { login } else { Login::Refused }
+    }
+
+    fn login_if_there_is_room(&self, asked: &Asked<'w>) -> Login {
+        let said = |auth: &RequestAuth| (auth.kind != AuthType::Inherit).then(|| auth.clone());
+        let auth = asked.route.auth.as_ref().and_then(said).or_else(|| said(&asked.request.spec.auth));
+        let binding = &asked.binding.spec.auth;
+        let usable = |key: ObjectKey| {
+            if self.providers.contains_key(&key) { Login::Asked(key) } else { Login::Refused }
+        };
+        match auth {
+            Some(auth) if auth.kind == AuthType::None => {
+                if binding.required {
+                    Login::Refused
+                } else {
+                    Login::Open
+                }
+            }
+            Some(auth) => {
+                let Some(reference) = &auth.provider_ref else { return Login::Refused };
+                let namespace = reference.namespace.as_deref().unwrap_or(asked.namespace());
+                let group = "integrator.istio-operators.io";
+                if self.granted(asked.namespace(), group, "AuthProvider", namespace, &reference.name) {
+                    usable(ObjectKey::new(namespace, &reference.name))
+                } else {
+                    Login::Refused
+                }
+            }
+            None => match &binding.default_provider_ref {
+                Some(reference) => usable(ObjectKey::new(&reference.namespace, &reference.name)),
+                None if binding.required => Login::Refused,
+                None => Login::Open,
+            },
+        }
+    }
+
+    fn granted(&self, from: &str, group: &str, kind: &str, namespace: &str, name: &str) -> bool {
+        if from == namespace {
+            return true;
+        }
+        let from_us = |grant: &routes::Grant| {
+            grant.from.iter().any(|one| {
+                one.namespace == from
+                    && one.kind == "IngressRequest"
+                    && one.group == "integrator.istio-operators.io"
+            })
+        };
+        let to_it = |grant: &routes::Grant| {
+            grant.to.iter().any(|one| {
+                one.group == group && one.kind == kind && one.name.as_deref().is_none_or(|only| only == name)
+            })
+        };
+        let grants = &self.world.grants;
+        grants.served
+            && grants.list.iter().any(|grant| grant.namespace == namespace && from_us(grant) && to_it(grant))
+    }
+
+    /// The Services that share the route, or none if it leads nowhere.
+    fn targets(&self, asked: &Asked<'w>) -> Vec<(String, u16, u32)> {
+        let mut shares: BTreeMap<(String, u16), u32> = BTreeMap::new();
+        for backend in &asked.route.backends {
+            let namespace = backend.namespace.as_deref().unwrap_or(asked.namespace());
+            let exists = self.has_port(&ObjectKey::new(namespace, &backend.service), backend.port);
+            let granted = self.granted(asked.namespace(), "", "Service", namespace, &backend.service);
+            if exists && granted && backend.weight > 0 {
+                let host = format!("{}.{namespace}.svc.cluster.local", backend.service);
+                *shares.entry((host, backend.port)).or_default() += backend.weight;
+            }
+        }
+        let unit = (1..=shares.values().copied().max().unwrap_or(1))
+            .rev()
+            .find(|unit| shares.values().all(|weight| weight % unit == 0))
+            .unwrap_or(1);
+        shares.into_iter().map(|((host, port), weight)| (host, port, weight / unit)).collect()
+    }
+
+    /// Whose identity headers the backends of a route believe: of the providers of routes that lead to the same
+    /// namespaces, and of the default one of its binding.
+    fn identity_headers(&self, asked: &Asked<'w>) -> BTreeSet<String> {
+        let backends = |route: &Route, own: &str| -> BTreeSet<String> {
+            let of = |backend: &mesh_api::integrator::Backend| {
+                backend.namespace.clone().unwrap_or_else(|| own.to_owned())
+            };
+            route.backends.iter().map(of).collect()
+        };
+        let mine = backends(asked.route, asked.namespace());
+        let mut headers = BTreeSet::new();
+        for request in &self.requests {
+            let Some(binding) = self.binding_of(request) else { continue };
+            for route in &request.spec.routes {
+                let other = Asked { request, binding, route };
+                if let Login::Asked(provider) = self.login(&other)
+                    && !mine.is_disjoint(&backends(route, other.namespace()))
+                {
+                    headers.extend(self.providers[&provider].identity_headers.iter().cloned());
+                }
+            }
+        }
+        if let Some(reference) = &asked.binding.spec.auth.default_provider_ref
+            && let Some(provider) = self.accepted.get(&ObjectKey::new(&reference.namespace, &reference.name))
+        {
+            headers.extend(provider.identity_headers.iter().cloned());
+        }
+        headers
+    }
+
+    /// What is said of a request: `host` in lower case and without port, `path` as the gateway routes it, with its query.
+    pub(crate) fn says(&self, gateway: usize, port: u32, host: &str, path: &str, method: &str) -> Said {
+        let servers: Vec<&GatewayServer> = self.world.servers[gateway]
+            .iter()
+            .filter(|server| server.port.number == port && serves(server, gateway, host))
+            .collect();
+        if servers.is_empty() {
+            return Said::Nothing;
+        }
+        if servers.iter().any(|server| redirects(server)) {
+            return Said::Redirect;
+        }
+        let claims = self.claims(gateway, host);
+        let bare = path.split('?').next().unwrap_or_default();
+        let Some((key, asked)) = self.route(&claims, bare, method) else { return Said::Nothing };
+        let targets = self.targets(&asked);
+        let login = match self.login(&asked) {
+            Login::Refused => return Said::Closed,
+            Login::Open => None,
+            Login::Asked(provider) => Some(provider),
+        };
+        if targets.is_empty() || !fields_are_sound(asked.route) {
+            return Said::Closed;
+        }
+        let mut stripped = self.identity_headers(&asked);
+        let (must_refuse, may_refuse) = match &login {
+            Some(provider) => {
+                let provider = &self.providers[provider];
+                stripped.retain(|header| !provider.identity_headers.contains(header));
+                stripped.insert("x-ii-guard".to_owned());
+                self.own_pages(provider, bare)
+            }
+            None => self.neighbours(&claims, &key, bare, method),
+        };
+        Said::Served(Box::new(Served {
+            login,
+            targets,
+            path: rewritten(asked.route, path),
+            timeout: asked.route.timeout.as_deref().and_then(duration),
+            stripped,
+            route: key,
+            must_refuse,
+            may_refuse,
+        }))
+    }
+
+    /// The routes of a host whose paths are not free to all.
+    fn guarded(&self, claims: &[Asked<'w>]) -> Vec<PathKey> {
+        let strict = |key: &PathKey| {
+            let units = METHODS.iter().copied().map(Some).chain([None]);
+            let mut winners = units.filter_map(|method| self.winner(claims, key, method));
+            winners.any(|winner| self.login(&winner) != Login::Open)
+        };
+        Self::keys(claims).into_iter().filter(strict).collect()
+    }
+
+    /// Rule 9: what an open prefix must refuse beside protected paths, and what it may refuse.
+    fn neighbours(
+        &self,
+        claims: &[Asked<'w>],
+        (exact, prefix): &PathKey,
+        path: &str,
+        method: &str,
+    ) -> (Option<u16>, Option<u16>) {
+        let guarded = self.guarded(claims);
+        if *exact || guarded.is_empty() {
+            return (None, None);
+        }
+        let rest = if prefix == "/" { path } else { path.get(prefix.len()..).unwrap_or_default() };
+        let lower = rest.to_ascii_lowercase();
+        let codes = ["%2f", "%5c", "%2e", "%25", "%3f", "%c0", "%c1", ";", "//", "\\", "%20/"];
+        let mut ambiguous = codes.iter().any(|code| lower.contains(code)) || lower.ends_with("%20");
+        if self.world.not_normalized {
+            ambiguous |= rest.split('/').any(|segment| matches!(segment, "." | ".."));
+            ambiguous |= decoded(rest, |byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte)) != rest;
+        }
+        // The protected paths below the prefix that this is another spelling of.
+        let spelt = |same: &dyn Fn(&str) -> String, asked: bool| {
+            guarded.iter().any(|key| {
+                let (exact, guarded) = key;
+                is_at_or_below(&same(guarded), &same(prefix))
+                    && covers_strictly(*exact, &same(guarded), &same(path))
+                    && !covers_strictly(*exact, guarded, path)
+                    && (!asked || self.guards(claims, key, method))
+            })
+        };
+        let must = ambiguous || spelt(&|text| text.to_ascii_lowercase(), true);
+        let may = spelt(&|text| decoded(text, |_| true).to_ascii_lowercase(), false);
+        (must.then_some(400), may.then_some(400))
+    }
+
+    /// Whether this is another spelling of a protected path: an open route beside it may refuse it even where it is not
+    /// its own.
+    pub(crate) fn is_another_spelling(&self, gateway: usize, host: &str, path: &str) -> bool {
+        let bare = path.split('?').next().unwrap_or_default();
+        let plain = |text: &str| decoded(text, |_| true).to_ascii_lowercase();
+        let guarded = self.guarded(&self.claims(gateway, host));
+        guarded.iter().any(|(exact, guarded)| {
+            covers_strictly(*exact, &plain(guarded), &plain(bare)) && !covers_strictly(*exact, guarded, bare)
+        })
+    }
+
+    /// Whether the path asks for a login, or is closed, for this method.
+    fn guards(&self, claims: &[Asked<'w>], key: &PathKey, method: &str) -> bool {
+        self.taker(claims, key, method).is_some_and(|taker| self.login(&taker) != Login::Open)
+    }
+
+    /// Rule 5: what a protected route must refuse because the auth service answers it to everybody, and what it may.
+    fn own_pages(&self, provider: &Provider, path: &str) -> (Option<u16>, Option<u16>) {
+        let asked = format!("{}{path}", provider.path_prefix);
+        let is_page = |page: &String| {
+            let bare = page.trim_end_matches('/');
+            asked == bare
+                || (page.ends_with('/') && is_at_or_below(&asked, if bare.is_empty() { "/" } else { bare }))
+        };
+        let resembles = |page: &String| {
+            let first = page.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
+            asked.to_ascii_lowercase().contains(&first.to_ascii_lowercase())
+        };
+        let pages = &provider.own_paths;
+        (pages.iter().any(is_page).then_some(403), pages.iter().any(resembles).then_some(403))
+    }
+
+    /// The route that has this path if case and codes do not matter, and whether it asks for a login.
+    pub(crate) fn leniently(
+        &self,
+        gateway: usize,
+        host: &str,
+        path: &str,
+        method: &str,
+    ) -> Option<(PathKey, bool)> {
+        let claims = self.claims(gateway, host);
+        let plain = |text: &str| decoded(text, |_| true).to_ascii_lowercase();
+        let mut keys: Vec<PathKey> = Self::keys(&claims)
+            .into_iter()
+            .filter(|(exact, value)| {
+                let value = plain(value);
+                let bare = if value == "/" { "/" } else { value.trim_end_matches('/') };
+                if *exact { path == bare } else { is_at_or_below(path, bare) }
+            })
+            .collect();
+        keys.sort_by_key(|(exact, value)| (!exact, std::cmp::Reverse(value.len())));
+        keys.into_iter().find_map(|key| {
+            let taker = self.taker(&claims, &key, method)?;
+            Some((key, self.login(&taker) != Login::Open))
+        })
+    }
+}
+
+const METHODS: [Method; 7] =
+    [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Options];
+
+fn name_of_method(method: Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+    }
+}
+
+fn gateway_of(binding: &GatewayBinding) -> Option<ObjectKey> {
+    let reference = binding.spec.gateway.istio_gateway.as_ref()?;
+    Some(ObjectKey::new(&reference.namespace, &reference.name))
+}
+
+fn template_host(policy: &HostPolicy, namespace: &str, name: &str) -> Option<String> {
+    let domain = policy.domain.as_ref()?;
+    let host = policy.template.replace("{domain}", domain).replace("{namespace}", namespace);
+    Some(host.replace("{name}", name))
+}
+
+fn redirects(server: &GatewayServer) -> bool {
+    server.tls.as_ref().is_some_and(|tls| tls.https_redirect)
+}
+
+/// Whether the server takes the host from objects in the integrator's namespace.
+fn serves(server: &GatewayServer, gateway: usize, host: &str) -> bool {
+    let handed_through = server.tls.as_ref().is_some_and(|tls| tls.mode == "PASSTHROUGH");
+    !handed_through
+        && server.hosts.iter().any(|entry| match entry.split_once('/') {
+            None | Some(("*", _)) => pattern_covers(entry.rsplit('/').next().unwrap_or_default(), host),
+            Some((".", pattern)) => gateway_key(gateway).namespace == OWN && pattern_covers(pattern, host),
+            Some((namespace, pattern)) => namespace == OWN && pattern_covers(pattern, host),
+        })
+}
+
+fn path_key(route: &Route) -> Option<PathKey> {
+    if path_problem(&route.path.value).is_some() {
+        return None;
+    }
+    Some(match route.path.kind {
+        PathMatchType::Exact => (true, route.path.value.clone()),
+        PathMatchType::PathPrefix => (false, without_last_slash(&route.path.value)),
+    })
+}
+
+fn without_last_slash(path: &str) -> String {
+    match path.strip_suffix('/') {
+        None | Some("") => path.to_owned(),
+        Some(bare) => bare.to_owned(),
+    }
+}
+
+fn is_at_or_below(path: &str, prefix: &str) -> bool {
+    prefix == "/" || path == prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether a protected path covers this one, with the slash that an exact one covers too.
+fn covers_strictly(exact: bool, guarded: &str, path: &str) -> bool {
+    if exact {
+        return path == guarded || path.strip_suffix('/') == Some(guarded);
+    }
+    // What lies below a protected root is spelt right whatever it is.
+    guarded != "/" && is_at_or_below(path, guarded)
+}
+
+/// Whether rewrite and timeout can be acted on.
+fn fields_are_sound(route: &Route) -> bool {
+    let rewrite = route.rewrite.as_ref().is_none_or(|rewrite| {
+        route.path.kind == PathMatchType::PathPrefix && path_problem(&rewrite.value).is_none()
+    });
+    let limits = Duration::from_millis(1)..=Duration::from_hours(24);
+    let timeout =
+        route.timeout.as_deref().is_none_or(|text| duration(text).is_some_and(|it| limits.contains(&it)));
+    rewrite && timeout
+}
+
+/// `/c` becomes the value, `/c/x` the value and `/x`.
+fn rewritten(route: &Route, path: &str) -> String {
+    let Some(rewrite) = &route.rewrite else { return path.to_owned() };
+    let (bare, query) = path.split_at(path.find('?').unwrap_or(path.len()));
+    let (prefix, value) = (without_last_slash(&route.path.value), without_last_slash(&rewrite.value));
+    let rest = if prefix == "/" { bare } else { &bare[prefix.len()..] };
+    let base = if value == "/" { "" } else { value.as_str() };
+    let whole = format!("{base}{rest}");
+    format!("{}{query}", if whole.is_empty() { "/" } else { &whole })
+}
+
+/// A duration of hours, minutes, seconds and milliseconds, each once.
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    for (unit, milliseconds) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        if !number.is_empty() && &tail[..end] == unit {
+            total += Duration::from_millis(number.parse::<u64>().ok()? * milliseconds);
+            rest = &tail[end..];
+        }
+    }
+    (rest.is_empty() && !text.is_empty()).then_some(total)
+}
+
+/// The text with those percent codes decoded of which the byte is one of these.
+pub(crate) fn decoded(text: &str, which: impl Fn(u8) -> bool) -> String {
+    let bytes = text.as_bytes();
+    let mut output = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = text.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match code.filter(|code| bytes[at] == b'%' && which(*code)) {
+            Some(code) => {
+                output.push(code);
+                at += 3;
+            }
+            None => {
+                output.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&output).into_owned()
+}
