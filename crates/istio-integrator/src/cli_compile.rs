@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use mesh_api::ConditionType;
+use mesh_api::istio::VirtualService;
 use routes::{Finding, Output, Settings, compile};
 
 use documents::Documents;
@@ -82,7 +83,8 @@ fn objects(output: &Output) -> anyhow::Result<String> {
     if output.virtual_services.is_empty() {
         return Ok(String::new());
     }
-    serde_saphyr::to_string_multiple(&output.virtual_services).context("the VirtualServices as YAML")
+    let objects: Vec<&VirtualService> = output.virtual_services.iter().map(AsRef::as_ref).collect();
+    serde_saphyr::to_string_multiple(&objects).context("the VirtualServices as YAML")
 }
 
 /// A table of all verdicts, and below it what is wrong, in full.
@@ -173,8 +175,7 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn compiled(request: &str) -> Output {
         let mut documents = Documents::default();
         documents.read("test", &format!("{WORLD}{request}")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
+        let settings = Settings::new("istio-integrator", "cluster.local");
         compile(&documents.input(&settings))
     }
 
@@ -189,8 +190,7 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn the_example_of_the_tutorial() {
         let mut documents = Documents::default();
         documents.read("first-route.yaml", include_str!("../../../docs/examples/first-route.yaml")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
+        let settings = Settings::new("istio-integrator", "cluster.local");
         let output = compile(&documents.input(&settings));
         assert!(!refused(&output));
         assert_eq!(output.requests[0].urls, ["http://shop.example.com"]);

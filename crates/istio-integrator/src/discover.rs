@@ -10,6 +10,7 @@ use std::{
 
 use k8s_openapi::api::apps::v1::Deployment;
 use mesh_api::Reason;
+use operator_kit::cache::Key;
 use routes::Finding;
 use serde::Deserialize;
 
@@ -39,10 +40,12 @@ impl ControlPlane {
     pub(crate) fn read(deployment: &Deployment) -> Self {
         let labels = deployment.metadata.labels.clone().unwrap_or_default();
         let template = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        let image = template.and_then(|pod| pod.containers.first()).and_then(|container| container.image.as_deref());
+        let image =
+            template.and_then(|pod| pod.containers.first()).and_then(|container| container.image.as_deref());
         // A registry may have a port, so that only what follows the last slash can hold a tag.
         let tag = image.and_then(|image| image.rsplit('/').next()?.split('@').next()?.split_once(':'));
-        let version = tag.map(|(_, tag)| tag.to_owned()).or_else(|| labels.get("app.kubernetes.io/version").cloned());
+        let version =
+            tag.map(|(_, tag)| tag.to_owned()).or_else(|| labels.get("app.kubernetes.io/version").cloned());
         Self {
             namespace: deployment.metadata.namespace.clone().unwrap_or_default(),
             revision: labels.get(REVISION_LABEL).cloned().unwrap_or_else(|| DEFAULT_REVISION.to_owned()),
@@ -52,7 +55,11 @@ impl ControlPlane {
 
     /// The name of the ConfigMap of its mesh config.
     pub(crate) fn config_map(&self) -> String {
-        if self.revision == DEFAULT_REVISION { "istio".to_owned() } else { format!("istio-{}", self.revision) }
+        if self.revision == DEFAULT_REVISION {
+            "istio".to_owned()
+        } else {
+            format!("istio-{}", self.revision)
+        }
     }
 }
 
@@ -126,11 +133,15 @@ pub(crate) struct Environment {
 pub(crate) fn environment(
     revisions: &BTreeSet<String>,
     planes: &[ControlPlane],
-    configs: &BTreeMap<(String, String), MeshConfig>,
+    configs: &BTreeMap<Key, MeshConfig>,
     fallback: &str,
 ) -> Result<Environment, Finding> {
     let of_revision = |plane: &&ControlPlane| {
-        if revisions.is_empty() { plane.revision == DEFAULT_REVISION } else { revisions.contains(&plane.revision) }
+        if revisions.is_empty() {
+            plane.revision == DEFAULT_REVISION
+        } else {
+            revisions.contains(&plane.revision)
+        }
     };
     let mut candidates: Vec<&ControlPlane> = planes.iter().filter(of_revision).collect();
     // A tag, or a webhook's default, stands for a revision that the pods do not name.
@@ -147,7 +158,8 @@ pub(crate) fn environment(
         return Err(bad(Reason::UnsupportedVersion, message));
     }
     let config = |plane: &ControlPlane| {
-        configs.get(&(plane.namespace.clone(), plane.config_map())).cloned().unwrap_or_default()
+        let key = Key { namespace: plane.namespace.clone(), name: plane.config_map() };
+        configs.get(&key).cloned().unwrap_or_default()
     };
     let found: Vec<(Environment, &ControlPlane)> = candidates
         .iter()

@@ -9,9 +9,12 @@
 mod apply;
 mod cli_compile;
 mod cli_crds;
+mod discover;
+mod guard;
 mod memory;
 mod observe;
 mod plan;
+mod probe;
 mod reconcile;
 mod run;
 mod status;

@@ -10,7 +10,10 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::{Namespace, Pod, Service},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace, Pod, Service},
+    },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
@@ -19,12 +22,12 @@ use kube::{
     runtime::watcher,
 };
 use mesh_api::{
+    gateway_api::ReferenceGrant,
     integrator::{
         AuthProvider, AuthProviderStatus, GatewayBinding, GatewayBindingStatus, IngressRequest,
         IngressRequestStatus,
     },
-    gateway_api::{ReferenceGrant, ReferenceGrantSpec},
-    istio::{Gateway, GatewaySpec, ServiceEntry, ServiceEntrySpec, VirtualService},
+    istio::{EnvoyFilter, Gateway, GatewaySpec, ServiceEntry, ServiceEntrySpec, VirtualService},
 };
 use operator_kit::{
     apply::{Identity, Live},
@@ -33,10 +36,15 @@ use operator_kit::{
     metrics::Metrics,
     watch::follow,
 };
-use routes::{ForeignRoutes, Grant, GrantFrom, GrantTo, ObjectKey, ServiceFacts};
+use routes::{ForeignRoutes, Grant, GrantFrom, GrantTo, ObjectKey, guard::ProviderId};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::task::JoinSet;
 use tracing::warn;
+
+use crate::{
+    discover::{ControlPlane, MeshConfig},
+    guard::{self, ObservedChain, ObservedPod, ObservedService},
+};
 
 /// A custom resource of ours, decoded.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +80,8 @@ pub(crate) struct ObservedRoutes {
     pub(crate) created: Option<Time>,
     /// What routing needs of it where it is not ours.
     pub(crate) foreign: ForeignRoutes,
+    /// The providers that its routes demand.
+    pub(crate) demanded: BTreeSet<ProviderId>,
 }
 
 /// The caches of everything that is read.
@@ -81,7 +91,7 @@ pub(crate) struct Caches {
     pub(crate) requests: Arc<Cache<ObservedRequest>>,
     pub(crate) gateways: Arc<Cache<Result<GatewaySpec, String>>>,
     pub(crate) virtual_services: Arc<Cache<ObservedRoutes>>,
-    pub(crate) services: Arc<Cache<ServiceFacts>>,
+    pub(crate) services: Arc<Cache<ObservedService>>,
     pub(crate) namespaces: Arc<Cache<BTreeMap<String, String>>>,
     pub(crate) providers: Arc<Cache<ObservedProvider>>,
     pub(crate) grants: Arc<Cache<Grant>>,
@@ -89,6 +99,10 @@ pub(crate) struct Caches {
     pub(crate) claims: Arc<Cache<Vec<String>>>,
     /// The `VirtualServices` in other namespaces.
     pub(crate) foreign: Arc<Cache<ForeignRoutes>>,
+    /// Guard chains, and what bears the name of one; of other `EnvoyFilters` only that they are there.
+    pub(crate) chains: Arc<Cache<Option<Box<ObservedChain>>>>,
+    /// The istiods.
+    pub(crate) control_planes: Arc<Cache<ControlPlane>>,
 }
 
 impl Caches {
@@ -105,6 +119,8 @@ impl Caches {
             grants: Arc::new(Cache::new("ReferenceGrant")),
             claims: Arc::new(Cache::new("ServiceEntry")),
             foreign: Arc::new(Cache::new("VirtualService (others)")),
+            chains: Arc::new(Cache::new("EnvoyFilter")),
+            control_planes: Arc::new(Cache::new("Deployment (istiod)")),
         }
     }
 
@@ -118,6 +134,7 @@ impl Caches {
             (self.providers.kind(), self.providers.sync()),
             (self.services.kind(), self.services.sync()),
             (self.namespaces.kind(), self.namespaces.sync()),
+            (self.control_planes.kind(), self.control_planes.sync()),
         ];
         let istios = [
             (self.gateways.kind(), self.gateways.sync()),
@@ -125,6 +142,7 @@ impl Caches {
             (self.claims.kind(), self.claims.sync()),
             (self.foreign.kind(), self.foreign.sync()),
             (self.grants.kind(), self.grants.sync()),
+            (self.chains.kind(), self.chains.sync()),
         ];
         let istios = istios.into_iter().filter(|(_, sync)| *sync != Sync::NotServed);
         ours.into_iter().chain(istios).filter_map(|(kind, sync)| hindrance(kind, &sync)).collect()
@@ -195,8 +213,12 @@ pub(crate) fn watch_all(
         Arc::clone(&caches.grants),
         |object| {
             // One that cannot be read grants nothing.
-            let granted = field(&object, "spec").map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
-            (Key::of(&object.metadata), Entry::new(&object.metadata, granted.map(|object| grant(&object)).unwrap_or_default()))
+            let granted =
+                field(&object, "spec").map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
+            (
+                Key::of(&object.metadata),
+                Entry::new(&object.metadata, granted.map(|object| grant(&object)).unwrap_or_default()),
+            )
         },
         wake.clone(),
         Arc::clone(metrics),
@@ -223,6 +245,22 @@ pub(crate) fn watch_all(
         wake.clone(),
         Arc::clone(metrics),
     ));
+    watches.spawn(follow(
+        all(&resource::<EnvoyFilter>()),
+        everything(),
+        Arc::clone(&caches.chains),
+        move |object| guard::chain(&object, identity),
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
+    watches.spawn(follow(
+        Api::<Deployment>::all(client.clone()),
+        everything().labels("app=istiod"),
+        Arc::clone(&caches.control_planes),
+        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ControlPlane::read(&object))),
+        wake.clone(),
+        Arc::clone(metrics),
+    ));
     // All of them, not only those with our label: a foreign one of the same name must be seen before it is written.
     watches.spawn(follow(
         Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource::<VirtualService>()),
@@ -236,7 +274,7 @@ pub(crate) fn watch_all(
         Api::<Service>::all(client.clone()),
         everything(),
         Arc::clone(&caches.services),
-        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ServiceFacts::from(&object))),
+        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ObservedService::read(&object))),
         wake.clone(),
         Arc::clone(metrics),
     ));
@@ -299,6 +337,7 @@ pub(crate) fn routes(object: &DynamicObject, identity: Identity) -> (Key, Entry<
         live: Live::read(object, identity),
         created: object.metadata.creation_timestamp.clone(),
         foreign: foreign(object, &spec),
+        demanded: object.data.get("spec").map(guard::demanded).unwrap_or_default(),
         gateways: spec.gateways,
         export_to: spec.export_to,
     };
@@ -318,10 +357,11 @@ struct Scope {
 fn foreign(object: &DynamicObject, spec: &Scope) -> ForeignRoutes {
     let key = Key::of(&object.metadata);
     // A name without a namespace is in that of the VirtualService; `mesh` means sidecars.
-    let gateways = spec.gateways.iter().filter(|name| *name != "mesh").map(|name| match name.split_once('/') {
-        Some((namespace, name)) => ObjectKey::new(namespace, name),
-        None => ObjectKey::new(&key.namespace, name),
-    });
+    let gateways =
+        spec.gateways.iter().filter(|name| *name != "mesh").map(|name| match name.split_once('/') {
+            Some((namespace, name)) => ObjectKey::new(namespace, name),
+            None => ObjectKey::new(&key.namespace, name),
+        });
     let owner = Owner::of(&object.metadata, mesh_api::names::INTEGRATOR).to_string();
     ForeignRoutes {
         gateways: gateways.collect(),
@@ -364,7 +404,7 @@ fn field<T: DeserializeOwned>(object: &DynamicObject, name: &str) -> Result<T, S
 
 /// The pods that run gateways, by the selectors of the Gateways that bindings name.
 ///
-/// Only metadata is watched, and only of pods that one of the selectors picks.
+/// Only pods that one of the selectors picks are watched, and little is kept of them.
 pub(crate) struct GatewayPods {
     client: Client,
     wake: Wake,
@@ -374,7 +414,7 @@ pub(crate) struct GatewayPods {
 
 #[derive(Debug)]
 struct PodWatch {
-    cache: Arc<Cache<()>>,
+    cache: Arc<Cache<ObservedPod>>,
     // Dropped with the watch, which ends it.
     _task: JoinSet<()>,
 }
@@ -396,10 +436,10 @@ impl GatewayPods {
             let cache = Arc::new(Cache::new("Pod"));
             let mut task = JoinSet::new();
             task.spawn(follow(
-                Api::<PartialObjectMeta<Pod>>::all(self.client.clone()),
+                Api::<Pod>::all(self.client.clone()),
                 watcher::Config::default().labels(&query),
                 Arc::clone(&cache),
-                |pod| (Key::of(&pod.metadata), Entry::new(&pod.metadata, ())),
+                |pod| ObservedPod::read(&pod),
                 self.wake.clone(),
                 Arc::clone(&self.metrics),
             ));
@@ -415,14 +455,79 @@ impl GatewayPods {
             .collect()
     }
 
-    /// The namespaces of the pods that this selector picks; nothing where they are not followed.
-    pub(crate) fn namespaces(&self, selector: &BTreeMap<String, String>) -> Option<BTreeSet<String>> {
+    /// The pods that this selector picks; nothing where they are not followed.
+    pub(crate) fn pods(
+        &self,
+        selector: &BTreeMap<String, String>,
+    ) -> Option<BTreeMap<Key, Arc<ObservedPod>>> {
         if selector.is_empty() {
             return None;
         }
         let watch = label_query(selector).and_then(|query| self.watches.get(&query));
-        let keys = watch.map(|watch| watch.cache.snapshot()).unwrap_or_default().into_keys();
-        Some(keys.map(|key| key.namespace).collect())
+        let pods = watch.map(|watch| watch.cache.snapshot()).unwrap_or_default();
+        Some(pods.into_iter().map(|(key, entry)| (key, entry.value)).collect())
+    }
+}
+
+/// The mesh configs of the control planes that are there.
+pub(crate) struct MeshConfigs {
+    client: Client,
+    wake: Wake,
+    metrics: Arc<Metrics>,
+    watches: BTreeMap<Key, ConfigWatch>,
+}
+
+struct ConfigWatch {
+    cache: Arc<Cache<MeshConfig>>,
+    // Dropped with the watch, which ends it.
+    _task: JoinSet<()>,
+}
+
+impl MeshConfigs {
+    /// Watches nothing yet.
+    pub(crate) fn new(client: Client, wake: Wake, metrics: Arc<Metrics>) -> Self {
+        Self { client, wake, metrics, watches: BTreeMap::new() }
+    }
+
+    /// Follows the ConfigMaps of these control planes, each by its name: no others are read.
+    pub(crate) fn select(&mut self, control_planes: &Cache<ControlPlane>) {
+        let planes = control_planes.snapshot();
+        let wanted: BTreeSet<Key> = planes
+            .values()
+            .map(|entry| Key { namespace: entry.value.namespace.clone(), name: entry.value.config_map() })
+            .collect();
+        self.watches.retain(|key, _| wanted.contains(key));
+        for key in wanted {
+            if self.watches.contains_key(&key) {
+                continue;
+            }
+            let cache = Arc::new(Cache::new("ConfigMap"));
+            let mut task = JoinSet::new();
+            task.spawn(follow(
+                Api::<ConfigMap>::namespaced(self.client.clone(), &key.namespace),
+                watcher::Config::default().fields(&format!("metadata.name={}", key.name)),
+                Arc::clone(&cache),
+                |object| guard::mesh_config(&object),
+                self.wake.clone(),
+                Arc::clone(&self.metrics),
+            ));
+            self.watches.insert(key, ConfigWatch { cache, _task: task });
+        }
+    }
+
+    /// What still hinders a pass. A ConfigMap that may not be read does not: Istio's defaults are taken for it.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let unread = self.watches.iter().filter(|(_, watch)| watch.cache.sync() == Sync::Pending(None));
+        unread.map(|(key, _)| format!("ConfigMap {key} is not read yet")).collect()
+    }
+
+    /// The mesh configs, by namespace and name of the ConfigMap.
+    pub(crate) fn known(&self) -> BTreeMap<Key, MeshConfig> {
+        let known = self.watches.iter().filter_map(|(key, watch)| {
+            let entry = watch.cache.snapshot().remove(key)?;
+            Some((key.clone(), entry.value.as_ref().clone()))
+        });
+        known.collect()
     }
 }
 

@@ -31,7 +31,8 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    observe::{self, Caches, GatewayPods},
+    guard::{Guard, GuardSettings},
+    observe::{self, Caches, GatewayPods, MeshConfigs},
     reconcile::Reconciler,
 };
 
@@ -83,6 +84,26 @@ pub(crate) struct RunArgs {
     /// How often everything is compared with the cluster although nothing is known to have changed, such as 30s or 5m
     #[arg(long, env = "ISTIO_INTEGRATOR_RESYNC_INTERVAL", default_value = "5m", value_parser = interval)]
     resync_interval: Duration,
+
+    /// The namespace for guard chains where no istiod can be seen, such as one outside the cluster
+    #[arg(long, env = "ISTIO_INTEGRATOR_ROOT_NAMESPACE", default_value = "istio-system")]
+    root_namespace: String,
+
+    /// The least time between two additions to a guard chain: each closes the gateway's connections after its drain time
+    #[arg(long, env = "ISTIO_INTEGRATOR_CHAIN_INTERVAL", default_value = "1m", value_parser = interval)]
+    chain_interval: Duration,
+
+    /// How long the gateway lets connections drain [default: what the mesh config says, else 45s]
+    #[arg(long, env = "ISTIO_INTEGRATOR_DRAIN_TIME", value_parser = interval)]
+    drain_time: Option<Duration>,
+
+    /// The most AuthProviders of one namespace
+    #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_NAMESPACE", default_value_t = routes::MAX_PROVIDERS_PER_NAMESPACE)]
+    max_providers_per_namespace: usize,
+
+    /// The most AuthProviders of one gateway: each costs every request a little
+    #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_GATEWAY", default_value_t = routes::MAX_PROVIDERS_PER_GATEWAY)]
+    max_providers_per_gateway: usize,
 
     /// The domain of the cluster's Services
     #[arg(long, env = "ISTIO_INTEGRATOR_CLUSTER_DOMAIN", default_value = "cluster.local")]
@@ -151,13 +172,32 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     };
     let (notices, mut sending) =
         Notices::start(client.clone(), "istio-integrator", &identity, Arc::clone(&metrics));
+    let applier = Applier::new(client.clone(), IDENTITY, Arc::clone(&metrics));
+    let guard = Guard::new(
+        GuardSettings {
+            namespace: args.namespace.clone(),
+            root_namespace: args.root_namespace.clone(),
+            interval: args.chain_interval,
+            drain: args.drain_time,
+        },
+        client.clone(),
+        applier.clone(),
+        Arc::clone(&caches),
+        wake.clone(),
+    );
     let mut reconciler = Reconciler::new(
-        Settings { namespace: args.namespace.clone(), cluster_domain: args.cluster_domain.clone() },
+        Settings {
+            max_providers_per_namespace: args.max_providers_per_namespace,
+            max_providers_per_gateway: args.max_providers_per_gateway,
+            ..Settings::new(args.namespace.clone(), args.cluster_domain.clone())
+        },
         Arc::clone(&caches),
         GatewayPods::new(client.clone(), wake.clone(), Arc::clone(&metrics)),
-        Applier::new(client.clone(), IDENTITY, Arc::clone(&metrics)),
+        MeshConfigs::new(client.clone(), wake.clone(), Arc::clone(&metrics)),
+        applier,
         StatusWriter::new(client, IDENTITY.manager, Arc::clone(&metrics)),
         notices,
+        guard,
         Arc::clone(&metrics),
     );
 
@@ -184,7 +224,12 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
             lost = leadership.lost() => return Err(lost.into()),
             _ = watches.join_next() => bail!("a watch ended unexpectedly"),
             ended = &mut admin => bail!("the admin port ended: {ended:?}"),
-            leads = work.next(reconciler.next()) => leads,
+            due = work.next(reconciler.next()) => {
+                if due.by_interval {
+                    reconciler.doubt();
+                }
+                due.leads
+            }
         };
         reconciler.observe_gateways();
         let ready = reconciler.missing().is_empty();
@@ -216,6 +261,14 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A pass that is due.
+struct Due {
+    /// Whether this replica is the one that writes.
+    leads: bool,
+    /// Whether the interval made it due, and not a change.
+    by_interval: bool,
+}
+
 /// What makes a pass due.
 struct Work {
     wake: Wake,
@@ -224,23 +277,24 @@ struct Work {
 }
 
 impl Work {
-    /// Waits until a pass is due; returns whether this replica is the one that writes.
-    async fn next(&mut self, retry: Option<Instant>) -> bool {
+    /// Waits until a pass is due.
+    async fn next(&mut self, retry: Option<Instant>) -> Due {
         let retry = async {
             match retry {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
+        let mut by_interval = false;
         tokio::select! {
             () = self.wake.woken() => {}
-            _ = self.resync.tick() => {}
+            _ = self.resync.tick() => by_interval = true,
             () = retry => {}
             // The sender lives as long as the election; where there is none, nothing ever changes.
             Ok(()) = self.leads.changed() => {}
         }
         tokio::time::sleep(COALESCE).await;
-        *self.leads.borrow_and_update()
+        Due { leads: *self.leads.borrow_and_update(), by_interval }
     }
 }
 

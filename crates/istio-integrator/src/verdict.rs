@@ -27,9 +27,11 @@ pub(crate) fn of_request(
         let key = Key { namespace: namespace.to_owned(), name: name.clone() };
         match results.get(&key) {
             Some(Ok(())) => None,
-            Some(Err(unwritten)) => {
-                Some(Finding { status: Status::False, reason: unwritten.reason, message: unwritten.message.clone() })
-            }
+            Some(Err(unwritten)) => Some(Finding {
+                status: Status::False,
+                reason: unwritten.reason,
+                message: unwritten.message.clone(),
+            }),
             None => Some(Finding {
                 status: Status::False,
                 reason: Reason::Pending,
@@ -247,7 +249,14 @@ mod tests {
     fn the_same_verdict_is_the_same_status() {
         let good = verdict(finding(Reason::Ready, Status::True));
         let at = |second| Timestamp::from_second(second).unwrap();
-        let first = of_request(&good, &IngressRequestStatus::default(), &results(Some(Ok(()))), &programmed(), "ii", at(1));
+        let first = of_request(
+            &good,
+            &IngressRequestStatus::default(),
+            &results(Some(Ok(()))),
+            &programmed(),
+            "ii",
+            at(1),
+        );
         let second = of_request(&good, &first, &results(Some(Ok(()))), &programmed(), "ii", at(2));
         assert_eq!(first, second);
         let once = undecodable("odd", &[], Some(1), at(1));

@@ -13,8 +13,9 @@ use crate::grants::GrantIndex;
 use crate::guard::Provider;
 use crate::host::{self, GatewayContext, Host};
 use crate::input::{ChainFacts, Input, ObjectKey};
-use crate::output::{Finding, Output};
+use crate::output::{Finding, Marker, Output};
 use crate::prepare::{self, Prepared};
+use crate::servers;
 use crate::table::Claimant;
 use crate::verdict::{self, Hosts};
 
@@ -80,7 +81,11 @@ impl Compiler {
                 Some(Ok(object)) => {
                     demand_checks(&mut output, gateway, &compiled, &claimants);
                     output.virtual_services.push(Arc::clone(object));
-                    output.markers.extend(compiled.marker.clone().map(|marker| (name.clone(), marker)));
+                    let facts = input.gateways.get(gateway).filter(|facts| !facts.gone);
+                    let listener =
+                        facts.and_then(|facts| servers::listener(host, gateway, facts, input.settings));
+                    let marker = compiled.marker.clone().map(|marker| Marker { listener, ..marker });
+                    output.markers.extend(marker.map(|marker| (name.clone(), marker)));
                 }
                 Some(Err(_)) => output.withheld.push(name.clone()),
                 None => {}

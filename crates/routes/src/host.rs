@@ -153,7 +153,15 @@ impl GatewayContext<'_, '_> {
         digest.truncate(32);
         let path = self.input.token_key.marker_path(self.gateway, host);
         let chain_path = protected.then(|| format!("{path}/chain"));
-        Marker { gateway: self.gateway.clone(), host: host.to_owned(), path, digest, chain_path }
+        // Where to ask is no part of the object, and is filled in at each compile.
+        Marker {
+            gateway: self.gateway.clone(),
+            host: host.to_owned(),
+            listener: None,
+            path,
+            digest,
+            chain_path,
+        }
     }
 }
 

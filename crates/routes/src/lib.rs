@@ -50,5 +50,6 @@ pub use input::{
     ServiceFacts, ServicePort, Settings,
 };
 pub use output::{BindingVerdict, Finding, Marker, Output, ProviderVerdict, RequestVerdict, Status};
+pub use servers::Listener;
 pub use table::MAX_ROUTES;
 pub use validate::{MAX_BYTES, Problem, validate};

@@ -9,6 +9,7 @@ use mesh_api::{ConditionType, Reason};
 
 use crate::guard::{Provider, ProviderId};
 use crate::input::ObjectKey;
+use crate::servers::Listener;
 
 /// The result of [`crate::compile()`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Marker {
     pub gateway: ObjectKey,
     /// The host.
     pub host: String,
+    /// Where a pod can be asked; nothing if each listener of the host demands a client certificate, or the Gateway is gone.
+    pub listener: Option<Listener>,
     /// The path that is answered with 200 and the digest of the routes.
     pub path: String,
     /// The digest.

@@ -174,7 +174,9 @@ impl Documents {
             }
             // A slip in the name of one of our own kinds must not pass as something of somebody else.
             (mesh_api::names::INTEGRATOR_GROUP, other) => {
-                bail!("there is no kind {other} in {version}: it is AuthProvider, GatewayBinding or IngressRequest")
+                bail!(
+                    "there is no kind {other} in {version}: it is AuthProvider, GatewayBinding or IngressRequest"
+                )
             }
             _ => {
                 let name =

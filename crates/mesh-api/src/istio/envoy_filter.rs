@@ -23,6 +23,9 @@ pub struct EnvoyFilterSpec {
     /// The proxies it is for. In the mesh's root namespace: those of every namespace with these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_selector: Option<WorkloadSelector>,
+    /// Its place among others, the lowest first. 0 is what Istio takes where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// The patches, applied in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_patches: Vec<Value>,

@@ -77,6 +77,8 @@ impl Chain {
             },
             spec: EnvoyFilterSpec {
                 workload_selector: Some(WorkloadSelector { labels: self.selector.clone() }),
+                // Stated, so that nobody else can own it.
+                priority: Some(0),
                 config_patches: self.patches(key, &self.digest(key)),
             },
         }
