@@ -104,7 +104,7 @@ fn agrees(reading: &Reading<'_>, served: &Served, passed: &Answer, denied: &Answ
     }
     let Some(forward) = passed.forward() else { return false };
     let id = served.login.as_ref().and_then(|login| reading.provider(login)).map(Provider::id);
-    let id = id.as_ref().map(|id| id.to_string());
+    let id = id.as_ref().map(ToString::to_string);
     let refused_rightly = match (&id, denied) {
         (None, denied) => denied == passed,
         (Some(id), Answer::Denied { provider, .. }) => provider == id,

@@ -21,6 +21,7 @@ use crate::world::{OWN, World, at, server};
 
 /// What the worlds hold. Each feature can be left out to find out which one breaks a property.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Features {
     /// Providers, and `auth` of bindings, requests and routes.
     pub auth: bool,

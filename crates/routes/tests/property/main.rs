@@ -6,6 +6,8 @@
 //!
 //! Runs are the same every time: the seed is fixed. `PROPTEST_CASES` asks for more cases, `PROPTEST_RNG_SEED` for others.
 
+#![allow(clippy::expect_used, reason = "helpers of tests fail as tests do")]
+
 mod agree;
 mod ask;
 mod chaos;

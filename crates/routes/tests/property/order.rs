@@ -15,7 +15,7 @@ fn shuffled() -> impl Strategy<Value = (World, World)> {
             Just(world.grants.list.clone()).prop_shuffle(),
         );
         lists.prop_map(move |(requests, bindings, providers, grants)| {
-            let mut other = World { requests, bindings, providers, ..world.clone() };
+            let mut other = World { bindings, requests, providers, ..world.clone() };
             other.grants.list = grants;
             (world.clone(), other)
         })

@@ -16,8 +16,7 @@ fn path() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(crate::cases(256))]
 
-    /// A path that was normalized is not changed by being normalized once more, unless a percent sign or a dot was
-    /// decoded into one that means something: Envoy normalizes once, and so may a backend that does it again differ.
+    /// No dot segment and no encoded dot is left, so that a backend that resolves them once more changes nothing.
     #[test]
     fn normalized_paths_have_no_dot_segments(path in path()) {
         for paths in [PathNormalization::BaseUnpatched, PathNormalization::Base] {

@@ -3,15 +3,23 @@
 //! Written from the documentation of the API (`mesh_api::integrator`), the design and the rules of the guard chain. It
 //! shares nothing with the compiler but the types, the syntax of paths and the resolution of a provider's own fields.
 
+mod hosts;
+mod refusals;
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mesh_api::integrator::{AuthType, HostPolicy, Method, PathMatchType, RequestAuth, Route};
 use mesh_api::istio::GatewayServer;
-use mesh_api::syntax::{is_dns_label, is_host, path_problem, pattern_covers};
+use mesh_api::syntax::{path_problem, pattern_covers};
 use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
 use routes::ObjectKey;
 use routes::guard::Provider;
+
+use text::{duration, fields_are_sound, is_at_or_below, rewritten, without_last_slash};
+
+pub(crate) use text::decoded;
 
 use crate::world::{OWN, World, gateway_key};
 
@@ -186,113 +194,6 @@ impl<'w> Reading<'w> {
         self.providers.values()
     }
 
-    // ----- which binding, which hosts
-
-    fn binding_of(&self, request: &IngressRequest) -> Option<&'w GatewayBinding> {
-        let admits = |binding: &&&GatewayBinding| {
-            let labels = self.world.namespaces.get(namespace_of(request)).cloned().unwrap_or_default();
-            binding.spec.namespaces.admits(namespace_of(request), &labels, OWN)
-        };
-        if let Some(reference) = &request.spec.binding_ref {
-            let named = |binding: &&&GatewayBinding| {
-                binding.metadata.name.as_deref() == Some(reference.name.as_str())
-            };
-            return self.bindings.iter().find(named).filter(|binding| admits(binding)).copied();
-        }
-        let mut defaults = self.bindings.iter().filter(|binding| binding.spec.default).filter(admits);
-        let gives_all = |binding: &&&GatewayBinding| {
-            if request.spec.hosts.is_empty() {
-                return binding.spec.hosts.domain.is_some();
-            }
-            request.spec.hosts.iter().all(|host| self.admits_host(binding, request, host).is_some())
-        };
-        defaults.clone().find(gives_all).or_else(|| defaults.next()).copied()
-    }
-
-    /// Whether the binding gives the host to the request and, if so, whether it is shared.
-    fn admits_host(&self, binding: &GatewayBinding, request: &IngressRequest, host: &str) -> Option<bool> {
-        let policy = &binding.spec.hosts;
-        let covering = policy.allowed.iter().filter(|rule| pattern_covers(&rule.pattern, host));
-        let best = covering.max_by_key(|rule| (!rule.pattern.starts_with('*'), rule.pattern.len()));
-        let by_pattern = || {
-            let labels = self.world.namespaces.get(namespace_of(request)).cloned().unwrap_or_default();
-            let rule = best?;
-            let admitted =
-                rule.namespaces.as_ref().is_none_or(|set| set.admits(namespace_of(request), &labels, OWN));
-            admitted.then_some(rule.shared)
-        };
-        if best.is_some_and(|rule| rule.pattern == host) {
-            return by_pattern();
-        }
-        if template_host(policy, namespace_of(request), name_of(request)).as_deref() == Some(host) {
-            return Some(false);
-        }
-        match self.template_namespaces(policy, host) {
-            owners if owners.is_empty() => by_pattern(),
-            owners => owners.contains(namespace_of(request)).then_some(false),
-        }
-    }
-
-    /// The namespaces for which the template makes this host, for some name. Tried one by one; any DNS label that the
-    /// host holds may be a namespace.
-    fn template_namespaces(&self, policy: &HostPolicy, host: &str) -> BTreeSet<String> {
-        let Some(domain) = &policy.domain else { return BTreeSet::new() };
-        if !policy.template.contains("{namespace}") {
-            return BTreeSet::new();
-        }
-        let mut owners = BTreeSet::new();
-        for start in 0..host.len() {
-            for end in start + 1..=host.len() {
-                let namespace = &host[start..end];
-                if !is_dns_label(namespace) {
-                    continue;
-                }
-                let shape = policy.template.replace("{domain}", domain).replace("{namespace}", namespace);
-                let Some((before, after)) = shape.split_once("{name}") else { continue };
-                let name = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-                if name.is_some_and(|name| name.split('.').all(is_dns_label)) {
-                    owners.insert(namespace.to_owned());
-                }
-            }
-        }
-        owners
-    }
-
-    /// The routes that ask for this host on this gateway, by the age of their requests, of those that may have it.
-    fn claims(&self, gateway: usize, host: &str) -> Vec<Asked<'w>> {
-        let mut claims = Vec::new();
-        let mut owner: Option<(&str, bool)> = None;
-        for request in &self.requests {
-            let Some(binding) = self.binding_of(request) else { continue };
-            if gateway_of(binding).as_ref() != Some(&gateway_key(gateway)) {
-                continue;
-            }
-            let asks = if request.spec.hosts.is_empty() {
-                template_host(&binding.spec.hosts, namespace_of(request), name_of(request)).as_deref()
-                    == Some(host)
-            } else {
-                request.spec.hosts.iter().any(|one| one == host)
-            };
-            if !asks || !is_host(host) || !self.reachable(gateway, host) {
-                continue;
-            }
-            let Some(shared) = self.admits_host(binding, request, host) else { continue };
-            let (first, first_shared) = *owner.get_or_insert((namespace_of(request), shared));
-            if first == namespace_of(request) || (first_shared && shared) {
-                claims.extend(request.spec.routes.iter().map(|route| Asked { request, binding, route }));
-            }
-        }
-        claims
-    }
-
-    /// Whether a server of the gateway answers for the host with more than a redirect.
-    fn reachable(&self, gateway: usize, host: &str) -> bool {
-        let servers = &self.world.servers[gateway];
-        servers.is_empty() || servers.iter().any(|server| !redirects(server) && serves(server, gateway, host))
-    }
-
-    // ----- which path
-
     fn keys(claims: &[Asked<'w>]) -> BTreeSet<PathKey> {
         claims.iter().filter_map(|claim| path_key(claim.route)).collect()
     }
@@ -347,8 +248,6 @@ impl<'w> Reading<'w> {
         prefixes.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         prefixes.into_iter().find_map(take)
     }
-
-    // ----- what then
 
     fn login(&self, asked: &Asked<'w>) -> Login {
         let login = self.login_if_there_is_room(asked);
@@ -490,7 +389,7 @@ impl<'w> Reading<'w> {
                 let provider = &self.providers[provider];
                 stripped.retain(|header| !provider.identity_headers.contains(header));
                 stripped.insert("x-ii-guard".to_owned());
-                self.own_pages(provider, bare)
+                Self::own_pages(provider, bare)
             }
             None => self.neighbours(&claims, &key, bare, method),
         };
@@ -504,108 +403,6 @@ impl<'w> Reading<'w> {
             must_refuse,
             may_refuse,
         }))
-    }
-
-    /// The routes of a host whose paths are not free to all.
-    fn guarded(&self, claims: &[Asked<'w>]) -> Vec<PathKey> {
-        let strict = |key: &PathKey| {
-            let units = METHODS.iter().copied().map(Some).chain([None]);
-            let mut winners = units.filter_map(|method| self.winner(claims, key, method));
-            winners.any(|winner| self.login(&winner) != Login::Open)
-        };
-        Self::keys(claims).into_iter().filter(strict).collect()
-    }
-
-    /// Rule 9: what an open prefix must refuse beside protected paths, and what it may refuse.
-    fn neighbours(
-        &self,
-        claims: &[Asked<'w>],
-        (exact, prefix): &PathKey,
-        path: &str,
-        method: &str,
-    ) -> (Option<u16>, Option<u16>) {
-        let guarded = self.guarded(claims);
-        if *exact || guarded.is_empty() {
-            return (None, None);
-        }
-        let rest = if prefix == "/" { path } else { path.get(prefix.len()..).unwrap_or_default() };
-        let lower = rest.to_ascii_lowercase();
-        let codes = ["%2f", "%5c", "%2e", "%25", "%3f", "%c0", "%c1", ";", "//", "\\", "%20/"];
-        let mut ambiguous = codes.iter().any(|code| lower.contains(code)) || lower.ends_with("%20");
-        if self.world.not_normalized {
-            ambiguous |= rest.split('/').any(|segment| matches!(segment, "." | ".."));
-            ambiguous |= decoded(rest, |byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte)) != rest;
-        }
-        // The protected paths below the prefix that this is another spelling of.
-        let spelt = |same: &dyn Fn(&str) -> String, asked: bool| {
-            guarded.iter().any(|key| {
-                let (exact, guarded) = key;
-                is_at_or_below(&same(guarded), &same(prefix))
-                    && covers_strictly(*exact, &same(guarded), &same(path))
-                    && !covers_strictly(*exact, guarded, path)
-                    && (!asked || self.guards(claims, key, method))
-            })
-        };
-        let must = ambiguous || spelt(&|text| text.to_ascii_lowercase(), true);
-        let may = spelt(&|text| decoded(text, |_| true).to_ascii_lowercase(), false);
-        (must.then_some(400), may.then_some(400))
-    }
-
-    /// Whether this is another spelling of a protected path: an open route beside it may refuse it even where it is not
-    /// its own.
-    pub(crate) fn is_another_spelling(&self, gateway: usize, host: &str, path: &str) -> bool {
-        let bare = path.split('?').next().unwrap_or_default();
-        let plain = |text: &str| decoded(text, |_| true).to_ascii_lowercase();
-        let guarded = self.guarded(&self.claims(gateway, host));
-        guarded.iter().any(|(exact, guarded)| {
-            covers_strictly(*exact, &plain(guarded), &plain(bare)) && !covers_strictly(*exact, guarded, bare)
-        })
-    }
-
-    /// Whether the path asks for a login, or is closed, for this method.
-    fn guards(&self, claims: &[Asked<'w>], key: &PathKey, method: &str) -> bool {
-        self.taker(claims, key, method).is_some_and(|taker| self.login(&taker) != Login::Open)
-    }
-
-    /// Rule 5: what a protected route must refuse because the auth service answers it to everybody, and what it may.
-    fn own_pages(&self, provider: &Provider, path: &str) -> (Option<u16>, Option<u16>) {
-        let asked = format!("{}{path}", provider.path_prefix);
-        let is_page = |page: &String| {
-            let bare = page.trim_end_matches('/');
-            asked == bare
-                || (page.ends_with('/') && is_at_or_below(&asked, if bare.is_empty() { "/" } else { bare }))
-        };
-        let resembles = |page: &String| {
-            let first = page.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
-            asked.to_ascii_lowercase().contains(&first.to_ascii_lowercase())
-        };
-        let pages = &provider.own_paths;
-        (pages.iter().any(is_page).then_some(403), pages.iter().any(resembles).then_some(403))
-    }
-
-    /// The route that has this path if case and codes do not matter, and whether it asks for a login.
-    pub(crate) fn leniently(
-        &self,
-        gateway: usize,
-        host: &str,
-        path: &str,
-        method: &str,
-    ) -> Option<(PathKey, bool)> {
-        let claims = self.claims(gateway, host);
-        let plain = |text: &str| decoded(text, |_| true).to_ascii_lowercase();
-        let mut keys: Vec<PathKey> = Self::keys(&claims)
-            .into_iter()
-            .filter(|(exact, value)| {
-                let value = plain(value);
-                let bare = if value == "/" { "/" } else { value.trim_end_matches('/') };
-                if *exact { path == bare } else { is_at_or_below(path, bare) }
-            })
-            .collect();
-        keys.sort_by_key(|(exact, value)| (!exact, std::cmp::Reverse(value.len())));
-        keys.into_iter().find_map(|key| {
-            let taker = self.taker(&claims, &key, method)?;
-            Some((key, self.login(&taker) != Login::Open))
-        })
     }
 }
 
@@ -658,83 +455,4 @@ fn path_key(route: &Route) -> Option<PathKey> {
         PathMatchType::Exact => (true, route.path.value.clone()),
         PathMatchType::PathPrefix => (false, without_last_slash(&route.path.value)),
     })
-}
-
-fn without_last_slash(path: &str) -> String {
-    match path.strip_suffix('/') {
-        None | Some("") => path.to_owned(),
-        Some(bare) => bare.to_owned(),
-    }
-}
-
-fn is_at_or_below(path: &str, prefix: &str) -> bool {
-    prefix == "/" || path == prefix || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// Whether a protected path covers this one, with the slash that an exact one covers too.
-fn covers_strictly(exact: bool, guarded: &str, path: &str) -> bool {
-    if exact {
-        return path == guarded || path.strip_suffix('/') == Some(guarded);
-    }
-    // What lies below a protected root is spelt right whatever it is.
-    guarded != "/" && is_at_or_below(path, guarded)
-}
-
-/// Whether rewrite and timeout can be acted on.
-fn fields_are_sound(route: &Route) -> bool {
-    let rewrite = route.rewrite.as_ref().is_none_or(|rewrite| {
-        route.path.kind == PathMatchType::PathPrefix && path_problem(&rewrite.value).is_none()
-    });
-    let limits = Duration::from_millis(1)..=Duration::from_hours(24);
-    let timeout =
-        route.timeout.as_deref().is_none_or(|text| duration(text).is_some_and(|it| limits.contains(&it)));
-    rewrite && timeout
-}
-
-/// `/c` becomes the value, `/c/x` the value and `/x`.
-fn rewritten(route: &Route, path: &str) -> String {
-    let Some(rewrite) = &route.rewrite else { return path.to_owned() };
-    let (bare, query) = path.split_at(path.find('?').unwrap_or(path.len()));
-    let (prefix, value) = (without_last_slash(&route.path.value), without_last_slash(&rewrite.value));
-    let rest = if prefix == "/" { bare } else { &bare[prefix.len()..] };
-    let base = if value == "/" { "" } else { value.as_str() };
-    let whole = format!("{base}{rest}");
-    format!("{}{query}", if whole.is_empty() { "/" } else { &whole })
-}
-
-/// A duration of hours, minutes, seconds and milliseconds, each once.
-fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    for (unit, milliseconds) in [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(digits);
-        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        if !number.is_empty() && &tail[..end] == unit {
-            total += Duration::from_millis(number.parse::<u64>().ok()? * milliseconds);
-            rest = &tail[end..];
-        }
-    }
-    (rest.is_empty() && !text.is_empty()).then_some(total)
-}
-
-/// The text with those percent codes decoded of which the byte is one of these.
-pub(crate) fn decoded(text: &str, which: impl Fn(u8) -> bool) -> String {
-    let bytes = text.as_bytes();
-    let mut output = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = text.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match code.filter(|code| bytes[at] == b'%' && which(*code)) {
-            Some(code) => {
-                output.push(code);
-                at += 3;
-            }
-            None => {
-                output.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&output).into_owned()
 }
