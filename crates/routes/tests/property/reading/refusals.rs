@@ -92,7 +92,7 @@ impl<'w> Reading<'w> {
         method: &str,
     ) -> Option<(PathKey, bool)> {
         let claims = self.claims(gateway, host);
-        let plain = |text: &str| decoded(text, |_| true).to_ascii_lowercase();
+        let plain = |text: &str| decoded(text, |byte| byte.is_ascii()).to_ascii_lowercase();
         let mut keys: Vec<PathKey> = Self::keys(&claims)
             .into_iter()
             .filter(|(exact, value)| {
