@@ -234,12 +234,15 @@ impl<'w> Reading<'w> {
         if let Some(found) = take((true, path.to_owned())) {
             return Some(found);
         }
-        // An exact path with a login covers itself and a slash.
-        if let Some(bare) = path.strip_suffix('/').filter(|bare| !bare.is_empty() && !bare.ends_with('/'))
-            && let Some((key, route)) = take((true, bare.to_owned()))
-            && self.login(&route) != Login::Open
-        {
-            return Some((key, route));
+        // An exact path with a login covers itself and a slash. Of the path with the slash nobody asks for a method by
+        // name, so that a route for all methods has them all.
+        if let Some(bare) = path.strip_suffix('/').filter(|bare| !bare.is_empty() && !bare.ends_with('/')) {
+            let key = (true, bare.to_owned());
+            let strict = |route: &Asked<'w>| self.login(route) != Login::Open;
+            let rest = || self.winner(claims, &key, None).filter(strict);
+            if let Some(route) = self.taker(claims, &key, method).filter(strict).or_else(rest) {
+                return Some((key, route));
+            }
         }
         let mut prefixes: Vec<PathKey> = Self::keys(claims)
             .into_iter()
