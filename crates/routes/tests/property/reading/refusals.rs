@@ -98,7 +98,8 @@ impl<'w> Reading<'w> {
             .filter(|(exact, value)| {
                 let value = plain(value);
                 let bare = if value == "/" { "/" } else { value.trim_end_matches('/') };
-                if *exact { path == bare } else { is_at_or_below(path, bare) }
+                // Rule 9 gives a slash to an exact path, and takes none from one that has it.
+                if *exact { path == bare && !value.ends_with('/') } else { is_at_or_below(path, bare) }
             })
             .collect();
         keys.sort_by_key(|(exact, value)| (!exact, std::cmp::Reverse(value.len())));
