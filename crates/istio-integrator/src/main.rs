@@ -10,6 +10,7 @@ mod apply;
 mod cli_compile;
 mod cli_crds;
 mod discover;
+mod follow;
 mod guard;
 mod memory;
 mod observe;

@@ -25,8 +25,9 @@ use tracing::{debug, error, info};
 
 use crate::{
     apply::{Results, RouteWriter},
+    follow::{GatewayPods, MeshConfigs},
     guard::{GatewayView, Guard},
-    observe::{self, Caches, Custom, GatewayPods, MeshConfigs, ObservedBinding, ObservedRoutes},
+    observe::{self, Caches, Custom, ObservedBinding, ObservedRoutes},
     plan::{self, Facts, Plan, Planner},
     status::{StatusJob, StatusStage},
     verdict,

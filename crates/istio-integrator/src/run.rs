@@ -31,8 +31,9 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
+    follow::{GatewayPods, MeshConfigs},
     guard::{Guard, GuardSettings},
-    observe::{self, Caches, GatewayPods, MeshConfigs},
+    observe::{self, Caches},
     reconcile::Reconciler,
 };
 

@@ -6,6 +6,8 @@
 use kube::core::{Message, Rule};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use crate::header;
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 
 fn rule(expression: String, message: &str) -> Rule {
@@ -162,15 +164,18 @@ pub(crate) fn template_rules() -> [Rule; 4] {
     ]
 }
 
-/// No two routes of a request may match the same paths. A prefix with a trailing slash is the prefix without it.
+/// No two routes of a request may match the same paths with the same methods. A prefix with a trailing slash is the prefix
+/// without it. Methods that overlap without being the same are left to the compiler: comparing each with each would cost
+/// more than the API server allows.
 ///
 /// The lengths are compared before the texts, since the API server prices what a rule does in fact as well, and the
 /// longest allowed request must pass.
 pub(crate) fn distinct_paths() -> Rule {
     let same = "a.path.type == b.path.type && (a.path.value == b.path.value || (a.path.type == 'PathPrefix' && \
-                a.path.value.size() + 1 == b.path.value.size() && a.path.value + '/' == b.path.value))";
+                a.path.value.size() + 1 == b.path.value.size() && a.path.value + '/' == b.path.value)) && (has(a.methods) ? has(b.methods) && a.methods == b.methods : \
+                !has(b.methods))";
     Rule::new(format!("self.all(a, self.exists_one(b, {same}))"))
-        .message("no two routes may have the same path; a PathPrefix /app/ is the same as /app")
+        .message("no two routes may have the same path and methods; a PathPrefix /app/ is the same as /app")
 }
 
 /// A union's member must be there exactly when `type` names it.
@@ -183,4 +188,119 @@ pub(crate) fn union_member(kind: &str, field: &str) -> Rule {
 pub(crate) fn selector_when_selected() -> Rule {
     Rule::new("(self.from == 'Selector') == has(self.selector)")
         .message("selector must be set when from is Selector, and only then")
+}
+
+/// A duration of the Gateway API (see [`crate::header::duration`]) within bounds, which CEL can read itself.
+pub(crate) fn duration_between(least: &str, most: &str) -> Rule {
+    let message = format!("must be a duration such as 500ms, 10s or 1m30s, from {least} to {most}");
+    Rule::new(format!(
+        "self.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$') && duration(self) >= duration('{least}') && \
+         duration(self) <= duration('{most}')"
+    ))
+    .message(Message::Message(message))
+}
+
+/// A set of strings with rules on each item, so that a refusal names the item.
+fn set(most: usize, longest: usize, rules: &[Rule]) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": most,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": longest,
+            "x-kubernetes-validations": rules,
+        },
+    })
+}
+
+fn header_name() -> Rule {
+    rule(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !self.startsWith('x-ii-') && !(self in ['host', 'connection', \
+         'transfer-encoding', 'content-length', 'te', 'upgrade'])"
+            .to_owned(),
+        "must be the name of a header in lower-case letters, digits and dashes, none of the connection itself and none that \
+         begins with x-ii-",
+    )
+}
+
+/// Headers that a provider asks for (see [`crate::header::header_name_problem`]).
+pub(crate) fn request_headers(_: &mut SchemaGenerator) -> Schema {
+    set(header::MAX_REQUEST_HEADERS, header::MAX_HEADER_LENGTH, &[header_name()])
+}
+
+/// Headers that a provider sets (see [`crate::header::identity_header_problem`]).
+pub(crate) fn identity_headers(_: &mut SchemaGenerator) -> Schema {
+    let rules = [
+        header_name(),
+        rule(
+            "self.startsWith('x-') && self.split('-').size() <= 5".to_owned(),
+            "must begin with x- and hold at most 4 dashes",
+        ),
+        rule(
+            "!self.matches('^x-(forwarded|envoy|b3|istio|ot)-') && !(self in ['x-request-id', 'x-client-trace-id', \
+             'x-real-ip', 'x-original-url', 'x-rewrite-url'])"
+                .to_owned(),
+            "must not be a header on which Envoy, Istio or backends act by themselves",
+        ),
+    ];
+    set(header::MAX_IDENTITY_HEADERS, header::MAX_HEADER_LENGTH, &rules)
+}
+
+fn plain_path() -> Rule {
+    rule(
+        "self.matches('^/[A-Za-z0-9/._~-]*$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')"
+            .to_owned(),
+        "must begin with / and hold only letters, digits and /._~- without //, /./ or /../",
+    )
+}
+
+/// The paths of an auth service's own (see [`crate::header::own_path_problem`]).
+pub(crate) fn own_paths(_: &mut SchemaGenerator) -> Schema {
+    let root = rule("self != '/'".to_owned(), "must not be /, which would be every path");
+    set(header::MAX_OWN_PATHS, header::MAX_OWN_PATH_LENGTH, &[plain_path(), root])
+}
+
+/// What is put before the path when an auth service is asked (see [`crate::header::path_prefix_problem`]).
+pub(crate) fn path_prefix() -> [Rule; 2] {
+    [
+        Rule::new(
+            "self == '' || (self.matches('^/[A-Za-z0-9/._~-]*$') && !self.contains('//') && \
+                   !self.matches('/[.][.]?(/|$)'))",
+        )
+        .message("must begin with / and hold only letters, digits and /._~- without //, /./ or /../"),
+        rule(
+            "!self.endsWith('/')".to_owned(),
+            "must not end in a slash, since the path that follows begins with one",
+        ),
+    ]
+}
+
+/// No identity header may be asked for as well: what a client sends under its name is taken away before.
+pub(crate) fn identity_not_requested() -> Rule {
+    Rule::new(
+        "!has(self.identityHeaders) || !has(self.requestHeaders) || !self.identityHeaders.exists(h, h in self.requestHeaders)",
+    )
+    .message("no header may be in both identityHeaders and requestHeaders")
+}
+
+/// The backends of a route.
+pub(crate) fn backend_rules() -> [Rule; 2] {
+    let same = "a.service == b.service && a.port == b.port && (has(a.__namespace__) ? has(b.__namespace__) && \
+                a.__namespace__ == b.__namespace__ : !has(b.__namespace__))";
+    [
+        rule(
+            "self.exists(b, b.weight > 0)".to_owned(),
+            "at least one backend must have a weight above 0, or nothing would answer",
+        ),
+        Rule::new(format!("self.all(a, self.exists_one(b, {same}))"))
+            .message("each backend may be listed once; give it the sum of the weights"),
+    ]
+}
+
+/// A prefix can be replaced only where one is matched.
+pub(crate) fn rewrite_needs_prefix() -> Rule {
+    Rule::new("!has(self.rewrite) || self.rewrite.type != 'ReplacePrefix' || self.path.type == 'PathPrefix'")
+        .message("rewrite.type ReplacePrefix needs a path of type PathPrefix")
 }

@@ -6,10 +6,13 @@ use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use mesh_api::gateway_api::ReferenceGrant;
-use mesh_api::istio::{Gateway, ServiceEntry};
+use mesh_api::istio::{EnvoyFilter, Gateway, ServiceEntry};
 use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
-use routes::guard::TokenKey;
-use routes::{ChainFacts, ForeignRoutes, GatewayFacts, Grants, Input, ObjectKey, ServiceFacts, Settings};
+use routes::guard::{Chain, GuardedGateway, TokenKey, groups};
+use routes::{
+    ChainFacts, Compiler, ForeignRoutes, GatewayFacts, Grants, Input, ObjectKey, Output, ServiceFacts,
+    Settings,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -31,6 +34,8 @@ pub(super) struct Documents {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     services: BTreeMap<ObjectKey, ServiceFacts>,
     gateways: BTreeMap<ObjectKey, GatewayFacts>,
+    /// The labels of each Gateway's pods.
+    selectors: BTreeMap<ObjectKey, BTreeMap<String, String>>,
     providers: Vec<AuthProvider>,
     grants: Grants,
     claims: BTreeMap<String, Vec<ObjectKey>>,
@@ -52,6 +57,7 @@ impl Default for Documents {
             namespaces: BTreeMap::new(),
             services: BTreeMap::new(),
             gateways: BTreeMap::new(),
+            selectors: BTreeMap::new(),
             providers: Vec::new(),
             // Whether a cluster serves the kind cannot be seen in files: what grants they hold counts.
             grants: Grants { served: true, list: Vec::new() },
@@ -87,8 +93,41 @@ impl Documents {
         &self.ignored
     }
 
+    /// What the documents compile to, and the guard chains for this root namespace, by which the logins would be in force.
+    pub(super) fn compile(
+        &mut self,
+        settings: &Settings,
+        root_namespace: &str,
+    ) -> (Output, Vec<EnvoyFilter>) {
+        let mut compiler = Compiler::default();
+        let wanted = compiler.compile(&self.input(settings)).chains;
+        let gateways = wanted.keys().map(|key| {
+            let selector = self.selectors.get(key).cloned().unwrap_or_default();
+            (key.clone(), GuardedGateway { selector, pods: BTreeSet::new() })
+        });
+        let mut chains: BTreeMap<BTreeMap<String, String>, Chain> = BTreeMap::new();
+        for (gateway, group) in groups(&gateways.collect()) {
+            let providers = wanted.get(&gateway).cloned().unwrap_or_default();
+            let facts = self.chains.entry(gateway).or_default();
+            match group {
+                Ok(selector) => {
+                    facts.chain = Some(Ok(Chain::name(&selector)));
+                    facts.holds.extend(providers.keys().cloned());
+                    let chain = chains
+                        .entry(selector.clone())
+                        .or_insert_with(|| Chain { selector, ..Chain::default() });
+                    chain.providers.extend(providers);
+                }
+                Err(finding) => facts.chain = Some(Err(finding)),
+            }
+        }
+        let filters =
+            chains.values().map(|chain| chain.envoy_filter(root_namespace, &self.token_key)).collect();
+        (compiler.compile(&self.input(settings)), filters)
+    }
+
     /// The input of the compile.
-    pub(super) fn input<'a>(&'a self, settings: &'a Settings) -> Input<'a> {
+    fn input<'a>(&'a self, settings: &'a Settings) -> Input<'a> {
         Input {
             settings,
             istio_served: true,
@@ -169,6 +208,7 @@ impl Documents {
             ("networking.istio.io", "Gateway") => {
                 let mut object: Gateway = decode(document, false)?;
                 let key = self.register(&kind, &mut object.metadata, true)?;
+                self.selectors.insert(key.clone(), object.spec.selector.clone());
                 self.gateways.insert(key, GatewayFacts::from(&object));
                 Ok(())
             }
@@ -313,10 +353,10 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
                 "document 2: Namespace a is there twice",
             ),
             (
-                &format!("{request}{{routes: [{{backends: [{{service: a, port: 80, weight: 1}}]}}]}}"),
-                "spec.routes[0].backends[0].weight",
+                &format!("{request}{{routes: [{{backends: [{{service: a, port: 80, share: 1}}]}}]}}"),
+                "spec.routes[0].backends[0].share",
             ),
-            (&format!("{request}{{auth: {{type: None}}, routes: []}}"), "there is no field spec.auth"),
+            (&format!("{request}{{login: {{type: None}}, routes: []}}"), "there is no field spec.login"),
             (
                 &format!("{request}{{routes: [{{backends: [{{service: a, port: 99999}}]}}]}}"),
                 "IngressRequest shop",

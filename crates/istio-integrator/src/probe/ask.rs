@@ -57,21 +57,16 @@ async fn send(
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;
-    // The connection does its work while the answer is awaited, and ends with it.
-    let answer = async {
+    // The connection does its work while the answer is awaited, and ends when nobody asks any more.
+    let answer = async move {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let (parts, body) = response.into_parts();
         let body =
             Limited::new(body, MAX_BODY).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         Ok::<_, String>((parts, body))
     };
-    let (parts, body) = tokio::select! {
-        answer = answer => answer?,
-        ended = connection => return Err(ended.err().map_or_else(
-            || "the connection was closed".to_owned(),
-            |error| error.to_string(),
-        )),
-    };
+    let (answer, _) = tokio::join!(answer, connection);
+    let (parts, body) = answer?;
     let proved = parts.status == StatusCode::OK
         && match expected {
             Expected::Body(digest) => body.as_ref() == digest.as_bytes(),
