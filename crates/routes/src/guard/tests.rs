@@ -122,6 +122,22 @@ fn tokens_begin_with_a_byte_that_no_client_can_send() {
 }
 
 #[test]
+fn lua_reads_the_tokens_that_routes_demand() {
+    // Lua takes up to three decimal digits after a backslash for one character.
+    let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
+    let chain = chain(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let object = chain.envoy_filter("istio-system", &key());
+    let last = object.spec.config_patches.last().unwrap();
+    let text =
+        last["patch"]["value"]["typed_config"]["default_source_code"]["inline_string"].as_str().unwrap();
+    for id in chain.providers.keys() {
+        let token = key().token(id);
+        let expected = format!("['{id}'] = '\\001{}',", &token[1..]);
+        assert!(text.contains(&expected), "{expected} in {text}");
+    }
+}
+
+#[test]
 fn every_fault_of_a_chain_is_found() {
     let faults: &[(&str, fn(&mut EnvoyFilter))] = &[
         ("metadata.name", |object| object.metadata.name = Some("other".into())),
