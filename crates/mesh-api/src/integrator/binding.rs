@@ -75,9 +75,11 @@ pub struct BindingAuth {
 pub struct DefaultProviderReference {
     /// Its namespace.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
     pub namespace: String,
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
     pub name: String,
 }
 

@@ -34,6 +34,7 @@ use crate::schema;
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(validation = schema::union_member("ExtAuthz", "extAuthz"))]
 #[serde(rename_all = "camelCase")]
 pub struct AuthProviderSpec {
     /// How the service is asked.
@@ -55,6 +56,7 @@ pub enum AuthProviderType {
 
 /// A service that Envoy's `ext_authz` asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = schema::identity_is_not_asked_for())]
 #[serde(rename_all = "camelCase")]
 pub struct ExtAuthz {
     /// The protocol. Default: `HTTP`.
@@ -62,6 +64,7 @@ pub struct ExtAuthz {
     pub protocol: ExtAuthzProtocol,
     /// The name of the Service, in the namespace of the provider.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
     pub service: String,
     /// The port of the Service.
     #[schemars(range(min = 1, max = 65535))]
@@ -69,21 +72,30 @@ pub struct ExtAuthz {
     pub port: u16,
     /// How long the service may take, from 1 ms to 60 s; after that the answer is 503. Default: `2s`.
     #[serde(default = "default_timeout")]
+    #[schemars(length(max = schema::MAX_DURATION_LENGTH))]
+    #[x_kube(validation = schema::duration_rules("1ms", "60s")[0].clone())]
+    #[x_kube(validation = schema::duration_rules("1ms", "60s")[1].clone())]
     pub timeout: String,
     /// Headers of the client's request that the service gets, beside the method, the path and the host, which it always
     /// gets, and `authorization`, which it gets too. Default: `cookie`.
     #[serde(default = "default_request_headers")]
+    #[schemars(schema_with = "schema::request_headers")]
     pub request_headers: Vec<String>,
     /// Headers of the service's answer that the backend gets: who has logged in. What a client sends under these names
     /// is removed, on every route of the backend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::identity_headers")]
     pub identity_headers: Vec<String>,
     /// What is put before the path when the service is asked, such as `/check`. Default: nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    #[x_kube(validation = schema::path_prefix_rules()[0].clone(), validation = schema::path_prefix_rules()[1].clone())]
+    #[x_kube(validation = schema::path_prefix_rules()[2].clone(), validation = schema::path_prefix_rules()[3].clone())]
     pub path_prefix: String,
     /// Paths of the service's own pages, which it answers to everybody, such as `/oauth2/`: a path, or a prefix if it ends
     /// in a slash. A protected route answers them with 403.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::own_paths")]
     pub own_paths: Vec<String>,
 }
 

@@ -50,7 +50,7 @@ pub struct IngressRequestSpec {
     /// Where the paths lead. The most specific path wins, whatever the order here: exact paths first, then the longest
     /// prefix.
     #[schemars(length(min = 1, max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_paths())]
+    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_routes())]
     pub routes: Vec<Route>,
 }
 
@@ -66,25 +66,36 @@ pub struct BindingReference {
 
 /// One path and where it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = schema::rewrite_of_prefix())]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// The paths. Default: every path.
     #[serde(default)]
     pub path: PathMatch,
-    /// The methods. `GET` covers `HEAD` as well. Default: every method.
+    /// The methods. `GET` covers `HEAD` as well. Of two routes of one path, the one with methods comes first. Default:
+    /// every method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub methods: Vec<Method>,
     /// Who must have logged in. Default: what the request says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RequestAuth")]
     pub auth: Option<RequestAuth>,
     /// The Services that answer, each by its weight.
     #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = schema::backends_rules()[0].clone(), validation = schema::backends_rules()[1].clone())]
     pub backends: Vec<Backend>,
-    /// How the path is changed on the way to the Service.
+    /// How the path is changed on the way to the Service. Only for paths of type `PathPrefix`. Default: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rewrite")]
     pub rewrite: Option<Rewrite>,
     /// How long the Service may take to answer in full, such as `10s` or `1m30s`; from 1 ms to 24 h. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(max = schema::MAX_DURATION_LENGTH))]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[0].clone())]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[1].clone())]
     pub timeout: Option<String>,
 }
 
@@ -131,6 +142,9 @@ pub struct Rewrite {
     #[serde(rename = "type")]
     pub kind: RewriteType,
     /// What it is changed to: a path.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = schema::path_rules()[0].clone(), validation = schema::path_rules()[1].clone())]
+    #[x_kube(validation = schema::path_rules()[2].clone(), validation = schema::path_rules()[3].clone())]
     pub value: String,
 }
 
@@ -143,6 +157,7 @@ pub enum RewriteType {
 
 /// Who must have logged in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = schema::union_member("Provider", "providerRef"))]
 #[serde(rename_all = "camelCase")]
 pub struct RequestAuth {
     /// Who decides. Default: `Inherit`.
@@ -173,9 +188,11 @@ pub struct ProviderReference {
     /// Its namespace. Default: that of the request. Another one needs a `ReferenceGrant` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
     pub namespace: Option<String>,
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
     pub name: String,
 }
 
@@ -227,9 +244,12 @@ pub struct Backend {
     /// The namespace of the Service. Default: that of the request. Another one needs a `ReferenceGrant` there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
     pub namespace: Option<String>,
     /// Its share of the requests, in proportion to the weights of the others. With 0 it gets none. Default: 1.
     #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(extend("format" = "int32"))]
     pub weight: u32,
 }
 
