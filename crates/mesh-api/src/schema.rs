@@ -195,9 +195,10 @@ pub(crate) fn rewrite_of_prefix() -> Rule {
 
 /// The rules of the Services of a route, one for each message.
 pub(crate) fn backends_rules() -> [Rule; 2] {
-    let namespace = |of: &str| format!("(has({of}.namespace) ? {of}.namespace : '')");
-    let same =
-        format!("a.port == b.port && a.service == b.service && {} == {}", namespace("a"), namespace("b"));
+    // The word `namespace` is reserved in CEL, so that the field is written with underscores. And a conditional text, as in
+    // has(x) ? x : '', has no length limit in the eyes of the API server.
+    let same = "a.port == b.port && a.service == b.service && \
+                (has(a.__namespace__) ? (has(b.__namespace__) && a.__namespace__ == b.__namespace__) : !has(b.__namespace__))";
     [
         rule(
             format!("self.all(a, self.exists_one(b, {same}))"),
