@@ -34,6 +34,7 @@ use crate::{
 };
 use state::{ChainState, Decision, LiveChain};
 
+pub(crate) use key::SECRET;
 pub(crate) use observe::{ObservedChain, ObservedPod, ObservedService, chain, demanded, mesh_config};
 
 /// After a failed write of a chain.

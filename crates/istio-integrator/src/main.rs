@@ -9,6 +9,7 @@
 mod apply;
 mod cli_compile;
 mod cli_crds;
+mod cli_uninstall;
 mod discover;
 mod follow;
 mod guard;
@@ -18,6 +19,7 @@ mod plan;
 mod probe;
 mod reconcile;
 mod run;
+mod stale_crds;
 mod status;
 mod verdict;
 
@@ -41,6 +43,8 @@ enum Command {
     Compile(cli_compile::CompileArgs),
     /// Print the CRDs of this version
     Crds(cli_crds::CrdsArgs),
+    /// Remove from a cluster what the integrator left in it
+    Uninstall(cli_uninstall::UninstallArgs),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compile(args) => cli_compile::run(args),
         Command::Crds(args) => cli_crds::run(args),
+        Command::Uninstall(args) => cli_uninstall::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         // The chain of causes: what failed, then why.

@@ -35,6 +35,7 @@ use crate::{
     guard::{Guard, GuardSettings},
     observe::{self, Caches},
     reconcile::Reconciler,
+    stale_crds::{self, CrdWatch},
 };
 
 /// How long to wait for more changes before a pass, so that a burst is one pass.
@@ -119,7 +120,7 @@ enum Format {
     Text,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write it like 30s or 5m"))?;
     match Duration::try_from(parsed) {
@@ -161,6 +162,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     let wake = Wake::default();
     let caches = Arc::new(Caches::new());
     let mut watches = observe::watch_all(&client, &caches, &args.namespace, IDENTITY, &wake, &metrics);
+    let mut crds = CrdWatch::start(&client, &wake, &metrics);
     let mut leadership = if args.no_leader_election {
         Leadership::unopposed(&metrics)
     } else {
@@ -173,6 +175,8 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     };
     let (notices, mut sending) =
         Notices::start(client.clone(), "istio-integrator", &identity, Arc::clone(&metrics));
+    let pod = stale_crds::pod(&args.namespace, &identity);
+    let crd_notices = notices.clone();
     let applier = Applier::new(client.clone(), IDENTITY, Arc::clone(&metrics));
     let guard = Guard::new(
         GuardSettings {
@@ -232,6 +236,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
                 due.leads
             }
         };
+        crds.tell(leads.then_some((&crd_notices, &pod)));
         reconciler.observe_gateways();
         let ready = reconciler.missing().is_empty();
         *missing_pods.write().unwrap_or_else(PoisonError::into_inner) = reconciler.missing_pods();
@@ -253,7 +258,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
         }
     }
     // Dropping the notices ends the sender once it has sent what waits.
-    drop(reconciler);
+    drop((reconciler, crd_notices));
     if tokio::time::timeout(WIND_DOWN, &mut sending).await.is_err() {
         warn!("some Events were not sent");
     }
