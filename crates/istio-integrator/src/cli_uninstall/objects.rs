@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{DeleteParams, Preconditions},
     core::{ApiResource, DynamicObject, ObjectMeta},
 };
 use mesh_api::{
@@ -19,39 +19,18 @@ use operator_kit::{
     cache::Key,
     client::{CALL_TIMEOUT, CallError, bounded},
 };
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::{guard, observe::resource};
+use crate::{
+    guard,
+    listing::{is_forbidden, list},
+    observe::resource,
+};
 
 /// How many calls are under way at once.
 pub(super) const CONCURRENCY: usize = 16;
-/// How many objects a list brings at once.
-const PAGE: u32 = 500;
 /// How often what takes time is told.
 const PROGRESS: Duration = Duration::from_secs(5);
-
-/// Everything of a list, page by page; `labels` is a query.
-pub(super) async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, CallError>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut params =
-        ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default().limit(PAGE) };
-    let mut found = Vec::new();
-    loop {
-        let page = bounded(CALL_TIMEOUT, api.list(&params)).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
-}
-
-fn is_forbidden(error: &CallError) -> bool {
-    error.status().is_some_and(|status| status.code == 403)
-}
 
 /// An object that bears our label.
 struct Labelled {

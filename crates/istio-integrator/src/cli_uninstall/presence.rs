@@ -5,6 +5,8 @@ use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use operator_kit::client::{CALL_TIMEOUT, CallError, bounded};
 
+use crate::listing::is_forbidden;
+
 /// The label of the Deployment and its pods, as `deploy/` sets it.
 const LABEL: &str = "app.kubernetes.io/name=istio-integrator";
 
@@ -60,7 +62,7 @@ pub(super) async fn look(client: &Client, namespace: &str) -> anyhow::Result<Pre
 fn tolerated<T>(what: &str, answer: Result<T, CallError>) -> anyhow::Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if error.status().is_some_and(|status| status.code == 403) => {
+        Err(error) if is_forbidden(&error) => {
             eprintln!(
                 "{what} may not be listed, so the lease alone tells whether an istio-integrator runs: {error}"
             );

@@ -8,8 +8,8 @@ use mesh_api::{AuthProvider, ConditionType, GatewayBinding, IngressRequest};
 use operator_kit::{cache::Key, metrics::Metrics, status::StatusWriter};
 use serde_json::{Value, json};
 
-use super::objects::{CONCURRENCY, list};
-use crate::observe::resource;
+use super::objects::CONCURRENCY;
+use crate::{listing::list, observe::resource};
 
 /// Clears them, and says how far that went: a status that could not be cleared harms nobody.
 pub(super) async fn clear(client: &Client, metrics: &Arc<Metrics>) {
