@@ -6,6 +6,7 @@ mod cluster;
 mod fault;
 mod integrator;
 mod integrator_admission;
+mod integrator_deploy;
 mod integrator_idle;
 mod istio;
 mod network;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         istio::tests(),
         integrator::tests(),
         integrator_admission::tests(),
+        integrator_deploy::tests(),
         integrator_idle::tests(),
     ];
     testbed::harness::main(&parts.concat())
