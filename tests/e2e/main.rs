@@ -9,6 +9,7 @@ mod cluster;
 mod fault;
 mod integrator;
 mod integrator_admission;
+mod integrator_deploy;
 mod integrator_idle;
 mod istio;
 mod network;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         auth::tests(),
         auth_bypass::tests(),
         integrator_admission::tests(),
+        integrator_deploy::tests(),
         integrator_idle::tests(),
     ];
     testbed::harness::main(&parts.concat())

@@ -36,6 +36,7 @@ use crate::{
     guard::{Guard, GuardSettings},
     observe::{self, Caches},
     reconcile::{Parts, Reconciler},
+    stale_crds::{self, CrdWatch},
 };
 
 /// How long to wait for more changes before a pass, so that a burst is one pass.
@@ -120,7 +121,7 @@ enum Format {
     Text,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write it like 30s or 5m"))?;
     match Duration::try_from(parsed) {
@@ -162,6 +163,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     let wake = Wake::default();
     let caches = Arc::new(Caches::new());
     let mut watches = observe::watch_all(&client, &caches, &args.namespace, IDENTITY, &wake, &metrics);
+    let mut crds = CrdWatch::start(&client, &wake, &metrics);
     let mut leadership = if args.no_leader_election {
         Leadership::unopposed(&metrics)
     } else {
@@ -174,6 +176,8 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     };
     let (notices, mut sending) =
         Notices::start(client.clone(), "istio-integrator", &identity, Arc::clone(&metrics));
+    let pod = stale_crds::pod(&args.namespace, &identity);
+    let crd_notices = notices.clone();
     let mut reconciler = reconciler(&args, &client, &caches, &wake, notices, &metrics);
 
     let missing_pods = Arc::new(RwLock::new(Vec::new()));
@@ -206,6 +210,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
                 due.leads
             }
         };
+        crds.tell(leads.then_some((&crd_notices, &pod)));
         reconciler.observe_gateways();
         let ready = reconciler.missing().is_empty();
         *missing_pods.write().unwrap_or_else(PoisonError::into_inner) = reconciler.missing_pods();
@@ -227,7 +232,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
         }
     }
     // Dropping the notices ends the sender once it has sent what waits.
-    drop(reconciler);
+    drop((reconciler, crd_notices));
     if tokio::time::timeout(WIND_DOWN, &mut sending).await.is_err() {
         warn!("some Events were not sent");
     }
