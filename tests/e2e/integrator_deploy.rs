@@ -468,7 +468,8 @@ async fn held_elsewhere(site: &Site) -> Result<()> {
     let renew = || {
         let leases = leases.clone();
         async move {
-            let now = k8s_openapi::jiff::Timestamp::now().to_string();
+            // A MicroTime has six decimals.
+            let now = format!("{:.6}", k8s_openapi::jiff::Timestamp::now());
             let lease = json!({
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": OWN},
                 "spec": {"holderIdentity": "laptop", "leaseDurationSeconds": 15, "renewTime": now},
