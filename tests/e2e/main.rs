@@ -2,6 +2,9 @@
 
 mod account;
 mod audit;
+mod auth;
+mod auth_bypass;
+mod auth_world;
 mod cluster;
 mod fault;
 mod integrator;
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
         network::tests(),
         istio::tests(),
         integrator::tests(),
+        auth::tests(),
+        auth_bypass::tests(),
         integrator_admission::tests(),
         integrator_deploy::tests(),
         integrator_idle::tests(),

@@ -15,9 +15,12 @@ use routes::Finding;
 use serde::Deserialize;
 
 /// The label that ties a gateway pod, a Deployment of istiod and its ConfigMap to a revision.
-const REVISION_LABEL: &str = "istio.io/rev";
+pub(crate) const REVISION_LABEL: &str = "istio.io/rev";
 /// The revision of what has no label.
 const DEFAULT_REVISION: &str = "default";
+/// The root namespace where a mesh config names none, wherever istiod runs.
+/// Source: `DefaultMeshConfig` in Istio's `pkg/config/mesh/mesh.go`.
+const DEFAULT_ROOT_NAMESPACE: &str = "istio-system";
 /// How long Envoy lets connections drain unless told otherwise.
 /// Source: `drainDuration` of Istio's `ProxyConfig`.
 pub(crate) const DEFAULT_DRAIN: Duration = Duration::from_secs(45);
@@ -66,7 +69,7 @@ impl ControlPlane {
 /// What is read of a mesh config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MeshConfig {
-    /// The namespace whose `EnvoyFilters` reach every namespace; istiod's own unless told otherwise.
+    /// The namespace whose `EnvoyFilters` reach every namespace, if it names one. Istio's charts always do.
     pub(crate) root_namespace: Option<String>,
     /// Whether paths are left as they are (`pathNormalization: NONE`).
     pub(crate) paths_not_normalized: bool,
@@ -106,6 +109,14 @@ impl MeshConfig {
     }
 }
 
+/// How long Envoy lets connections drain in a pod, by the value of the pod's annotation `proxy.istio.io/config`, which goes
+/// before the mesh config; nothing if it does not say.
+pub(crate) fn pod_drain(proxy_config: &str) -> Option<Duration> {
+    let raw: RawProxyConfig = serde_saphyr::from_str(proxy_config).ok()?;
+    drain(&raw.drain_duration?)
+}
+
+/// A duration as protobuf writes it in JSON: seconds, up to nine decimals, and `s`.
 fn drain(text: &str) -> Option<Duration> {
     let (whole, fraction) = text.strip_suffix('s')?.split_once('.').unwrap_or((text.strip_suffix('s')?, ""));
     let millis: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
@@ -123,28 +134,41 @@ pub(crate) struct Environment {
     pub(crate) drain: Duration,
 }
 
-/// Finds the control plane of a gateway.
-///
-/// `revisions` are those that its pods are labelled with. `fallback` is the root namespace where no istiod can be seen, as with one
-/// outside the cluster.
+/// What tells the control plane of a gateway.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signals<'s> {
+    /// The revisions that its pods, or else their namespaces, are labelled with.
+    pub(crate) revisions: &'s BTreeSet<String>,
+    /// The revision that each tag stands for.
+    pub(crate) tags: &'s BTreeMap<String, String>,
+    /// The control planes that are there.
+    pub(crate) planes: &'s [ControlPlane],
+    /// The mesh configs, by namespace and name of the ConfigMap, as far as they may be read.
+    pub(crate) configs: &'s BTreeMap<Key, MeshConfig>,
+    /// The root namespace where no istiod can be seen, as with one outside the cluster.
+    pub(crate) fallback: &'s str,
+}
+
+/// Finds the control plane of a gateway. Where its mesh config may not be read, Istio's defaults are taken for it, and
+/// istiod's own namespace for the root namespace, as Istio's charts have it.
 ///
 /// # Errors
 /// Several control planes that it could be, or one that is too old.
-pub(crate) fn environment(
-    revisions: &BTreeSet<String>,
-    planes: &[ControlPlane],
-    configs: &BTreeMap<Key, MeshConfig>,
-    fallback: &str,
-) -> Result<Environment, Finding> {
-    let of_revision = |plane: &&ControlPlane| {
-        if revisions.is_empty() {
-            plane.revision == DEFAULT_REVISION
-        } else {
-            revisions.contains(&plane.revision)
-        }
+pub(crate) fn environment(signals: Signals<'_>) -> Result<Environment, Finding> {
+    let Signals { revisions, tags, planes, configs, fallback } = signals;
+    // A revision goes before a tag of the same name, which Istio forbids.
+    let resolved = |name: &str| -> String {
+        let is_revision = planes.iter().any(|plane| plane.revision == name);
+        tags.get(name).filter(|_| !is_revision).map_or_else(|| name.to_owned(), Clone::clone)
     };
+    let wanted: BTreeSet<String> = if revisions.is_empty() {
+        [resolved(DEFAULT_REVISION)].into()
+    } else {
+        revisions.iter().map(|name| resolved(name)).collect()
+    };
+    let of_revision = |plane: &&ControlPlane| wanted.contains(&plane.revision);
     let mut candidates: Vec<&ControlPlane> = planes.iter().filter(of_revision).collect();
-    // A tag, or a webhook's default, stands for a revision that the pods do not name.
+    // A webhook's tag, which is not looked at, may stand for any of them.
     if candidates.is_empty() {
         candidates = planes.iter().collect();
     }
@@ -159,16 +183,19 @@ pub(crate) fn environment(
     }
     let config = |plane: &ControlPlane| {
         let key = Key { namespace: plane.namespace.clone(), name: plane.config_map() };
-        configs.get(&key).cloned().unwrap_or_default()
+        configs.get(&key)
     };
     let found: Vec<(Environment, &ControlPlane)> = candidates
         .iter()
         .map(|plane| {
             let config = config(plane);
+            let root_namespace = config.map_or(plane.namespace.as_str(), |config| {
+                config.root_namespace.as_deref().unwrap_or(DEFAULT_ROOT_NAMESPACE)
+            });
             let environment = Environment {
-                root_namespace: config.root_namespace.unwrap_or_else(|| plane.namespace.clone()),
-                paths_not_normalized: config.paths_not_normalized,
-                drain: config.drain.unwrap_or(DEFAULT_DRAIN),
+                root_namespace: root_namespace.to_owned(),
+                paths_not_normalized: config.is_some_and(|config| config.paths_not_normalized),
+                drain: config.and_then(|config| config.drain).unwrap_or(DEFAULT_DRAIN),
             };
             (environment, *plane)
         })
@@ -225,8 +252,15 @@ mod tests {
     }
 
     fn found(revisions: &[&str], planes: &[ControlPlane]) -> Result<String, Reason> {
+        tagged(revisions, &[], planes)
+    }
+
+    fn tagged(revisions: &[&str], tags: &[(&str, &str)], planes: &[ControlPlane]) -> Result<String, Reason> {
         let revisions = revisions.iter().map(|revision| (*revision).to_owned()).collect();
-        environment(&revisions, planes, &BTreeMap::new(), "fallback")
+        let tags = tags.iter().map(|(tag, revision)| ((*tag).to_owned(), (*revision).to_owned())).collect();
+        let configs = BTreeMap::new();
+        let fallback = "fallback";
+        environment(Signals { revisions: &revisions, tags: &tags, planes, configs: &configs, fallback })
             .map(|environment| environment.root_namespace)
             .map_err(|finding| finding.reason)
     }
@@ -243,6 +277,45 @@ mod tests {
         assert_eq!(found(&["default"], &[]), Ok("fallback".to_owned()));
         let same = [plane("istio-system", "default", "1.31.0"), plane("istio-system", "canary", "1.31.1")];
         assert_eq!(found(&["prod"], &same), Ok("istio-system".to_owned()), "it is the same whichever it is");
+    }
+
+    #[test]
+    fn tags_stand_for_revisions() {
+        let both = [plane("istio-system", "default", "1.31.1"), plane("istio-canary", "canary", "1.31.1")];
+        let prod = [("prod", "canary")];
+        assert_eq!(tagged(&["prod"], &prod, &both), Ok("istio-canary".to_owned()));
+        assert_eq!(tagged(&["default"], &prod, &both), Ok("istio-system".to_owned()));
+        // The default tag says whose pods are that name no revision.
+        assert_eq!(tagged(&[], &[("default", "canary")], &both[1..]), Ok("istio-canary".to_owned()));
+        let two = [plane("istio-a", "a", "1.31.1"), plane("istio-b", "b", "1.31.1")];
+        assert_eq!(tagged(&[], &[("default", "b")], &two), Ok("istio-b".to_owned()));
+        assert_eq!(tagged(&[], &[], &two), Err(Reason::AmbiguousControlPlane));
+        assert_eq!(tagged(&["canary"], &[("canary", "default")], &both), Ok("istio-canary".to_owned()));
+    }
+
+    #[test]
+    fn the_root_namespace_is_the_mesh_configs_or_istios_default() {
+        let planes = [plane("mesh", "default", "1.31.1")];
+        let root = |config: Option<&str>| {
+            let key = Key { namespace: "mesh".to_owned(), name: "istio".to_owned() };
+            let configs = config.map(|text| (key, MeshConfig::read(text))).into_iter().collect();
+            let (revisions, tags) = (BTreeSet::new(), BTreeMap::new());
+            let signals = Signals {
+                revisions: &revisions,
+                tags: &tags,
+                planes: &planes,
+                configs: &configs,
+                fallback: "fallback",
+            };
+            environment(signals).unwrap()
+        };
+        assert_eq!(root(Some("rootNamespace: roots")).root_namespace, "roots");
+        assert_eq!(root(Some("trustDomain: x")).root_namespace, "istio-system", "wherever istiod is");
+        assert_eq!(root(None).root_namespace, "mesh", "where the mesh config may not be read");
+        assert_eq!(root(None).drain, DEFAULT_DRAIN);
+        let told =
+            root(Some("defaultConfig: {drainDuration: 90s}\npathNormalization: {normalization: NONE}"));
+        assert_eq!((told.drain, told.paths_not_normalized), (Duration::from_secs(90), true));
     }
 
     #[test]
@@ -282,5 +355,9 @@ mod tests {
         assert_eq!(MeshConfig::read(""), MeshConfig::default());
         assert_eq!(MeshConfig::read(": nonsense ["), MeshConfig::default());
         assert_eq!(MeshConfig::read("defaultConfig: {drainDuration: 45s}").drain, Some(DEFAULT_DRAIN));
+        assert_eq!(pod_drain("{drainDuration: 60s, concurrency: 2}"), Some(Duration::from_mins(1)));
+        for nothing in ["", "concurrency: 2", "drainDuration: soon", "drainDuration: -5s", ": ["] {
+            assert_eq!(pod_drain(nothing), None, "{nothing}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The guard chains: which there shall be, what the gateways' pods hold of them and of the routes.
 
+mod asked;
 mod key;
 mod observe;
 mod state;
@@ -28,18 +29,18 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::{
-    discover::{self, Environment, MeshConfig},
+    discover::{self, Environment, MeshConfig, Signals},
     observe::{Caches, resource},
-    probe::{Expected, Outcome, Prober, Proof, Target, USUAL_PUSH},
 };
-use state::{ChainState, Decision, LiveChain};
+use asked::{Asked, AskedChain};
+use state::{ChainState, Decision, Held, LiveChain};
 
 pub(crate) use key::SECRET;
 pub(crate) use observe::{ObservedChain, ObservedPod, ObservedService, chain, demanded, mesh_config};
 
 /// After a failed write of a chain.
 const FAILURE: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_mins(1) };
-/// For how long a proof of before counts while pods are asked anew, where nothing was changed by the request itself.
+/// For how long after a start a gateway without ready pods is believed to hold what it held.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How chains are written.
@@ -64,13 +65,8 @@ pub(crate) struct GatewayView {
     pub(crate) pods: Option<BTreeMap<Key, Arc<ObservedPod>>>,
 }
 
-/// How a pod is asked for the routes of a host.
-struct PodTarget {
-    /// The pod, for people.
-    pod: Key,
-    /// Nothing where it cannot be asked at all: why.
-    target: Result<Target, String>,
-}
+/// An `EnvoyFilter` in the cache, and what was read from it.
+type Observed = (Entry<Option<Box<ObservedChain>>>, Box<ObservedChain>);
 
 /// What is known of a chain in this pass.
 struct Known {
@@ -86,17 +82,13 @@ pub(crate) struct Guard {
     applier: Applier,
     caches: Arc<Caches>,
     resource: ApiResource,
-    prober: Prober,
+    asked: Asked,
     key: key::Key,
     started: Instant,
     gateways: BTreeMap<ObjectKey, GatewayView>,
     /// By the namespace and name of the `EnvoyFilter`.
     states: BTreeMap<Key, ChainState>,
     known: BTreeMap<Key, Known>,
-    /// Which target tells whether a pod, by its uid, holds a chain.
-    asked: BTreeMap<(Key, String), Target>,
-    /// Which targets tell whether pods hold the routes of a `VirtualService`.
-    targets: BTreeMap<String, Vec<PodTarget>>,
     chain_of: BTreeMap<ObjectKey, Result<Key, Finding>>,
     failures: ObjectBackoff<Key>,
 }
@@ -116,14 +108,12 @@ impl Guard {
             applier,
             caches,
             resource: resource::<EnvoyFilter>(),
-            prober: Prober::start(wake),
+            asked: Asked::start(wake),
             key: key::Key::default(),
             started: Instant::now(),
             gateways: BTreeMap::new(),
             states: BTreeMap::new(),
             known: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            targets: BTreeMap::new(),
             chain_of: BTreeMap::new(),
             failures: ObjectBackoff::new(FAILURE),
         }
@@ -159,8 +149,14 @@ impl Guard {
             (key.clone(), GuardedGateway { selector: view.selector.clone(), pods: pods.collect() })
         });
         let groups = groups(&guarded.collect());
-        let environments: BTreeMap<ObjectKey, Result<Environment, Finding>> =
-            self.gateways.iter().map(|(key, view)| (key.clone(), self.environment(view, configs))).collect();
+        let services = self.caches.services.snapshot();
+        let tags: BTreeMap<String, String> =
+            services.values().filter_map(|entry| entry.value.tag.clone()).collect();
+        let environments: BTreeMap<ObjectKey, Result<Environment, Finding>> = self
+            .gateways
+            .iter()
+            .map(|(key, view)| (key.clone(), self.environment(view, &tags, configs)))
+            .collect();
         let fallback = self.fallback();
         let chains: Vec<_> = groups
             .into_iter()
@@ -214,6 +210,7 @@ impl Guard {
     fn environment(
         &self,
         view: &GatewayView,
+        tags: &BTreeMap<String, String>,
         configs: &BTreeMap<Key, MeshConfig>,
     ) -> Result<Environment, Finding> {
         let planes: Vec<_> = self
@@ -223,14 +220,29 @@ impl Guard {
             .into_values()
             .map(|entry| entry.value.as_ref().clone())
             .collect();
-        let pods = view.pods.iter().flat_map(BTreeMap::values);
-        let revisions = pods.filter_map(|pod| pod.revision().map(str::to_owned)).collect();
-        let found = discover::environment(&revisions, &planes, configs, &self.settings.root_namespace)?;
-        Ok(Environment { drain: self.settings.drain.unwrap_or(found.drain), ..found })
+        let namespaces = self.caches.namespaces.snapshot();
+        let of_namespace = |name: &str| {
+            let key = Key { namespace: String::new(), name: name.to_owned() };
+            namespaces.get(&key).and_then(|entry| entry.value.get(discover::REVISION_LABEL).cloned())
+        };
+        let pods = || view.pods.iter().flatten();
+        let revisions = pods().filter_map(|(key, pod)| {
+            pod.revision().map(str::to_owned).or_else(|| of_namespace(&key.namespace))
+        });
+        let found = discover::environment(Signals {
+            revisions: &revisions.collect(),
+            tags,
+            planes: &planes,
+            configs,
+            fallback: &self.settings.root_namespace,
+        })?;
+        // A pod may have a drain time of its own; the longest is right for all.
+        let longest = pods().filter_map(|(_, pod)| pod.drain).fold(found.drain, Duration::max);
+        Ok(Environment { drain: self.settings.drain.unwrap_or(longest), ..found })
     }
 
     /// The `EnvoyFilter` of this name, if there is one.
-    fn observed(&self, key: &Key) -> Option<(Entry<Option<Box<ObservedChain>>>, Box<ObservedChain>)> {
+    fn observed(&self, key: &Key) -> Option<Observed> {
         let entry = self.caches.chains.snapshot().remove(key)?;
         let chain = entry.value.as_ref().clone()?;
         Some((entry, chain))
@@ -241,13 +253,16 @@ impl Guard {
         let Some((_, observed)) = self.observed(key) else { return LiveChain::Absent };
         let content = Chain { selector: selector.clone(), providers: observed.chain.providers.clone() };
         let object = content.envoy_filter(&key.namespace, token_key);
-        let Ok(spec) = serde_json::to_value(&object.spec) else { return LiveChain::Changed };
-        let Ok(desired) = Desired::new(&object, self.applier.identity()) else { return LiveChain::Changed };
+        let (spec, desired) =
+            (serde_json::to_value(&object.spec), Desired::new(&object, self.applier.identity()));
+        let (Ok(spec), Ok(desired)) = (spec, desired) else {
+            return LiveChain::Changed(observed.chain.providers);
+        };
         // What others added to it is not ours to overwrite by an apply, and changes it all the same.
         if decide(&desired, Some(&observed.live)) == Difference::Keep && observed.spec == Digest::of(&spec) {
             LiveChain::Intact(observed.chain.providers)
         } else {
-            LiveChain::Changed
+            LiveChain::Changed(observed.chain.providers)
         }
     }
 
@@ -267,7 +282,7 @@ impl Guard {
             ready: holdings.ready,
             known: match live {
                 LiveChain::Intact(providers) => providers,
-                LiveChain::Absent | LiveChain::Changed => BTreeMap::new(),
+                LiveChain::Absent | LiveChain::Changed(_) => BTreeMap::new(),
             },
             paths_not_normalized: known.environment.paths_not_normalized,
         };
@@ -286,16 +301,11 @@ impl Guard {
             .filter(move |(gateway, _)| matches!(self.chain_of.get(*gateway), Some(Ok(of)) if of == key))
     }
 
-    /// What each ready pod of the chain's gateways answered when asked for it.
-    fn chain_proofs(&self, key: &Key) -> BTreeMap<String, Option<Proof>> {
+    /// What each ready pod of the chain's gateways said when asked for it.
+    fn chain_proofs(&self, key: &Key) -> BTreeMap<String, Held> {
         let views = self.members(key).filter_map(|(_, view)| view.pods.as_ref());
         let ready = views.flat_map(BTreeMap::values).filter(|pod| pod.ready);
-        ready
-            .map(|pod| {
-                let target = self.asked.get(&(key.clone(), pod.uid.clone()));
-                (pod.uid.clone(), target.and_then(|target| self.prober.proof(target)))
-            })
-            .collect()
+        ready.map(|pod| (pod.uid.clone(), self.asked.held(key, &pod.uid))).collect()
     }
 
     /// Makes the chains what the routes need, and has the pods asked what they hold; returns how many writes failed.
@@ -352,7 +362,7 @@ impl Guard {
             Decision::Keep => Ok(()),
             Decision::Delete => self.delete(key).await,
             Decision::Write(providers) => {
-                let repair = live == LiveChain::Changed;
+                let repair = matches!(live, LiveChain::Changed(_));
                 self.apply(key, Chain { selector, providers }, observed, repair, token_key).await
             }
         };
@@ -376,7 +386,7 @@ impl Guard {
         &self,
         key: &Key,
         chain: Chain,
-        observed: Option<(Entry<Option<Box<ObservedChain>>>, Box<ObservedChain>)>,
+        observed: Option<Observed>,
         repair: bool,
         token_key: &TokenKey,
     ) -> Result<(), String> {
@@ -450,159 +460,39 @@ impl Guard {
         }
     }
 
-    /// Has each ready pod asked for the routes of each host, and for the chain by one host that shows it.
+    /// Has each ready pod asked for the routes of each host, and for the chain where it is in place.
     fn ask(&mut self, markers: &BTreeMap<String, Marker>, token_key: &TokenKey) {
-        let services = self.caches.services.snapshot();
-        let mut by_namespace: BTreeMap<&str, Vec<&crate::guard::ObservedService>> = BTreeMap::new();
-        for (key, entry) in &services {
-            if !entry.value.selector.is_empty() {
-                by_namespace.entry(key.namespace.as_str()).or_default().push(entry.value.as_ref());
-            }
-        }
-        let answers: BTreeMap<&Key, String> = self
-            .known
-            .iter()
-            .filter_map(|(key, known)| match self.live(key, &known.selector, token_key) {
-                LiveChain::Intact(providers) => {
-                    Some((key, Chain { selector: known.selector.clone(), providers }.answer(token_key)))
-                }
-                LiveChain::Absent | LiveChain::Changed => None,
-            })
-            .collect();
-        let mut wanted = BTreeMap::new();
-        let mut asked: BTreeMap<(Key, String), Target> = BTreeMap::new();
-        let mut targets: BTreeMap<String, Vec<PodTarget>> = BTreeMap::new();
-        // Where a pod listens is the same for every host on a port.
-        let mut addresses: BTreeMap<(&str, u16), Option<std::net::SocketAddr>> = BTreeMap::new();
-        for (name, marker) in markers {
-            let Some(pods) = self.gateways.get(&marker.gateway).and_then(|view| view.pods.as_ref()) else {
-                continue;
+        let chains = self.known.iter().filter_map(|(key, known)| {
+            let LiveChain::Intact(providers) = self.live(key, &known.selector, token_key) else {
+                return None;
             };
-            let chain = match self.chain_of.get(&marker.gateway) {
-                Some(Ok(key)) => Some(key),
-                Some(Err(_)) | None => None,
-            };
-            for (pod, value) in pods.iter().filter(|(_, pod)| pod.ready) {
-                let target = |path: &str, address, tls| Target {
-                    pod: value.uid.clone(),
-                    address,
-                    tls,
-                    host: marker.host.clone(),
-                    path: path.to_owned(),
-                };
-                let address = marker.listener.and_then(|listener| {
-                    let at = addresses.entry((value.uid.as_str(), listener.port)).or_insert_with(|| {
-                        let services =
-                            by_namespace.get(pod.namespace.as_str()).into_iter().flatten().copied();
-                        observe::listens_at(value, listener.port, services)
-                    });
-                    Some((listener, (*at)?))
-                });
-                let routes = match address {
-                    Some((listener, address)) => {
-                        let target = target(&marker.path, address, listener.tls);
-                        wanted.insert(target.clone(), Expected::Body(marker.digest.clone()));
-                        Ok(target)
-                    }
-                    None if marker.listener.is_none() => {
-                        Err("every listener of the host demands a client certificate".to_owned())
-                    }
-                    None => Err("its port is not known".to_owned()),
-                };
-                targets.entry(name.clone()).or_default().push(PodTarget { pod: pod.clone(), target: routes });
-                if let (Some(chain), Some(path), Some((listener, address))) =
-                    (chain, &marker.chain_path, address)
-                    && let Some(answer) = answers.get(chain)
-                {
-                    asked.entry((chain.clone(), value.uid.clone())).or_insert_with(|| {
-                        let target = target(path, address, listener.tls);
-                        wanted.insert(target.clone(), Expected::Chain(answer.clone()));
-                        target
-                    });
-                }
-            }
-        }
-        self.asked = asked;
-        self.targets = targets;
-        self.prober.want(wanted);
+            let (entry, _) = self.observed(key)?;
+            let answer = Chain { selector: known.selector.clone(), providers }.answer(token_key);
+            let epoch = format!("{}/{}", entry.uid, entry.version);
+            Some((key, AskedChain { key: key.clone(), answer, epoch }))
+        });
+        let chains: BTreeMap<&Key, AskedChain> = chains.collect();
+        let chain_of = |gateway: &ObjectKey| match self.chain_of.get(gateway) {
+            Some(Ok(key)) => chains.get(key).cloned(),
+            Some(Err(_)) | None => None,
+        };
+        self.asked.want(markers, &self.gateways, &self.caches.services.snapshot(), chain_of);
     }
 
     /// Whether the gateway's pods hold the routes of a request. `stored` are its conditions as they are.
     pub(crate) fn programmed(&self, verdict: &RequestVerdict, stored: &[Condition]) -> Finding {
-        let now = Instant::now();
-        let before = stored.iter().find(|condition| {
-            condition.type_ == ConditionType::Programmed.as_str()
-                && condition.observed_generation == verdict.generation
-        });
-        let mut pending: Option<(Instant, String)> = None;
-        let mut impossible: Option<String> = None;
-        let mut pods = 0;
-        for name in &verdict.virtual_services {
-            for PodTarget { pod, target } in self.targets.get(name).into_iter().flatten() {
-                pods += 1;
-                let proof = match target {
-                    Err(why) => {
-                        impossible.get_or_insert_with(|| format!("pod {pod}: {why}"));
-                        continue;
-                    }
-                    Ok(target) => self.prober.proof(target),
-                };
-                let (since, text) = match proof {
-                    Some(Proof { outcome: Outcome::Proved, .. }) => continue,
-                    Some(Proof { outcome: Outcome::Pending, since }) => {
-                        (since, "it has not answered yet".to_owned())
-                    }
-                    Some(Proof { outcome: Outcome::Different(answer), since }) => (since, answer),
-                    Some(Proof { outcome: Outcome::Unreachable(why), since }) => {
-                        if now >= since + 2 * USUAL_PUSH {
-                            impossible.get_or_insert_with(|| format!("pod {pod}: {why}"));
-                            continue;
-                        }
-                        (since, why)
-                    }
-                    None => (now, "it has not answered yet".to_owned()),
-                };
-                if pending.as_ref().is_none_or(|(earliest, _)| since < *earliest) {
-                    pending = Some((since, format!("pod {pod}: {text}")));
-                }
-            }
-        }
         if verdict.virtual_services.is_empty() {
-            return finding(
-                Status::False,
-                Reason::NotProgrammed,
-                "nothing of the request is served".to_owned(),
-            );
+            let message = "nothing of the request is served".to_owned();
+            return finding(Status::False, Reason::NotProgrammed, message);
         }
-        if let Some((since, text)) = pending {
-            if now < since + GRACE {
-                // Nobody has changed the request: what was proved of it is believed while pods are asked anew.
-                if let Some(before) = before.filter(|before| before.status == "True") {
-                    return finding(Status::True, Reason::Programmed, before.message.clone());
-                }
-                let message = "the gateway's pods are being asked whether they hold the routes".to_owned();
-                return finding(Status::Unknown, Reason::ProbePending, message);
-            }
-            return finding(
-                Status::False,
-                Reason::NotProgrammed,
-                format!("{text}; it is asked again and again"),
-            );
-        }
-        if let Some(text) = impossible {
-            let message = format!(
-                "the routes are written; whether the gateway holds them is not known, since not every pod can be asked ({text})"
-            );
-            return finding(Status::Unknown, Reason::ProbeImpossible, message);
-        }
-        if pods == 0 {
-            return self.without_pods(verdict, before, now);
-        }
-        finding(
-            Status::True,
-            Reason::Programmed,
-            "every ready pod of the gateway holds the routes".to_owned(),
-        )
+        let now = Instant::now();
+        self.asked.programmed(verdict, stored, now).unwrap_or_else(|| {
+            let before = stored.iter().find(|condition| {
+                condition.type_ == ConditionType::Programmed.as_str()
+                    && condition.observed_generation == verdict.generation
+            });
+            self.without_pods(verdict, before, now)
+        })
     }
 
     fn without_pods(&self, verdict: &RequestVerdict, before: Option<&Condition>, now: Instant) -> Finding {
@@ -628,16 +518,7 @@ impl Guard {
     pub(crate) fn next(&self) -> Option<Instant> {
         let now = Instant::now();
         let states = self.states.values().filter_map(ChainState::next);
-        // What is awaited from pods becomes a verdict after a while, whether they answer or not.
-        let proofs = self.targets.values().flatten().filter_map(|target| {
-            let proof = self.prober.proof(target.target.as_ref().ok()?)?;
-            let ends = match proof.outcome {
-                Outcome::Proved => return None,
-                Outcome::Pending | Outcome::Different(_) | Outcome::Unreachable(_) => proof.since + GRACE,
-            };
-            (ends > now).then_some(ends)
-        });
-        states.chain(self.failures.next(now)).chain(proofs).min()
+        states.chain(self.failures.next(now)).chain(self.asked.next(now)).min()
     }
 }
 

@@ -10,6 +10,9 @@ use crate::input::{Input, ObjectKey};
 use crate::output::Finding;
 use crate::text;
 
+/// The largest weight. Istio reads 31 bits, and Envoy refuses a route whose weights sum to more than 32.
+const MAX_WEIGHT: u32 = 1_000_000;
+
 /// A Service that a route leads to.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightedDestination {
@@ -86,6 +89,12 @@ fn resolve_one(
     if !is_dns_label(service) || !is_dns_label(&key.namespace) || *port == 0 {
         let message =
             format!("backend {service}:{port} is not the name of a Service and a port from 1 to 65535");
+        return Err(Finding::bad(Reason::InvalidSpec, message));
+    }
+    if backend.weight > MAX_WEIGHT {
+        let weight = backend.weight;
+        let message =
+            format!("backend {service}:{port} has weight {weight}: it must be from 0 to {MAX_WEIGHT}");
         return Err(Finding::bad(Reason::InvalidSpec, message));
     }
     grants.check(from, Target::Service, key)?;

@@ -82,9 +82,10 @@ impl Compiler {
                     demand_checks(&mut output, gateway, &compiled, &claimants);
                     output.virtual_services.push(Arc::clone(object));
                     let facts = input.gateways.get(gateway).filter(|facts| !facts.gone);
-                    let listener =
-                        facts.and_then(|facts| servers::listener(host, gateway, facts, input.settings));
-                    let marker = compiled.marker.clone().map(|marker| Marker { listener, ..marker });
+                    let listeners =
+                        facts.map(|facts| servers::listeners(host, gateway, facts, input.settings));
+                    let listeners = listeners.unwrap_or_default();
+                    let marker = compiled.marker.clone().map(|marker| Marker { listeners, ..marker });
                     output.markers.extend(marker.map(|marker| (name.clone(), marker)));
                 }
                 Some(Err(_)) => output.withheld.push(name.clone()),

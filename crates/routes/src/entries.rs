@@ -77,7 +77,8 @@ pub(crate) fn entries(
             headers: removing(remove.clone()),
             ..forward(row, shape)
         });
-        return refusal(refused, namer.open("neighbours"), AMBIGUOUS_PATH).into_iter().chain(open).collect();
+        let refused = refusal(row, refused, namer.open("neighbours"), AMBIGUOUS_PATH);
+        return refused.into_iter().chain(open).collect();
     };
     let token = context.token_key.token(&demand.id);
     let mut remove = remove;
@@ -85,7 +86,7 @@ pub(crate) fn entries(
     remove.sort();
     let guard = BTreeMap::from([(names::GUARD_HEADER.to_owned(), StringMatch::Exact(token))]);
     let mut entries = Vec::new();
-    if let Some(refused) = refusal(refused, namer.open("pages"), OWN_PAGE) {
+    if let Some(refused) = refusal(row, refused, namer.open("pages"), OWN_PAGE) {
         entries.push(refused);
     }
     entries.extend(shapes.iter().enumerate().map(|(place, shape)| {
@@ -102,17 +103,21 @@ pub(crate) fn entries(
     entries.push(HttpRoute {
         name: namer.protected(&demand.id, "refused"),
         matches: matches.collect(),
-        direct_response: answer(UNAVAILABLE),
+        direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     });
     entries
 }
 
-fn refusal(matches: Vec<HttpMatch>, name: String, status: u16) -> Option<HttpRoute> {
+/// What a row refuses, for the methods that it has.
+fn refusal(row: &Row<'_>, matches: Vec<HttpMatch>, name: String, status: u16) -> Option<HttpRoute> {
+    let own = method_match(&row.methods, !row.route.auth.is_open());
+    let with_method = |entry: HttpMatch| HttpMatch { method: entry.method.or_else(|| own.clone()), ..entry };
+    let matches: Vec<HttpMatch> = matches.into_iter().map(with_method).collect();
     (!matches.is_empty()).then(|| HttpRoute {
         name,
         matches,
-        direct_response: answer(status),
+        direct_response: Some(answer(status)),
         ..HttpRoute::default()
     })
 }
@@ -122,7 +127,7 @@ fn closed(namer: &Namer<'_, '_>, shapes: &[Shape]) -> HttpRoute {
     HttpRoute {
         name: namer.open("closed"),
         matches: uris.map(|uri| matching(uri, namer.row)).collect(),
-        direct_response: answer(UNAVAILABLE),
+        direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     }
 }
@@ -180,7 +185,7 @@ fn matching(uri: &StringMatch, row: &Row<'_>) -> HttpMatch {
 }
 
 /// HTTP/2 carries methods of any spelling, and a backend may read `get` as `GET`: a protected one covers them all.
-fn method_match(methods: &BTreeSet<Method>, protected: bool) -> Option<StringMatch> {
+pub(crate) fn method_match(methods: &BTreeSet<Method>, protected: bool) -> Option<StringMatch> {
     let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
     match &names[..] {
         [] => None,
@@ -206,11 +211,11 @@ fn forward(row: &Row<'_>, shape: &Shape) -> HttpRoute {
 
 fn removing(remove: Vec<String>) -> Option<Headers> {
     let request = HeaderOperations { remove, ..HeaderOperations::default() };
-    (!request.remove.is_empty()).then(|| Headers { request: Some(request), response: None })
+    (!request.remove.is_empty()).then_some(Headers { request: Some(request), response: None })
 }
 
-pub(crate) fn answer(status: u16) -> Option<HttpDirectResponse> {
-    Some(HttpDirectResponse { status, body: None })
+pub(crate) fn answer(status: u16) -> HttpDirectResponse {
+    HttpDirectResponse { status, body: None }
 }
 
 /// Names the entries of a row. No text of a user is part of a name; the request is part of the hash, so that the names of

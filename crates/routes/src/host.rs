@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mesh_api::Reason;
-use mesh_api::integrator::{PathMatch, PathMatchType};
+use mesh_api::integrator::PathMatchType;
 use mesh_api::istio::{HttpBody, HttpDirectResponse, HttpMatch, HttpRoute, StringMatch, VirtualService};
 use mesh_api::names;
 use sha2::{Digest as _, Sha256};
@@ -14,7 +14,7 @@ use crate::emit::{self, hash, hexadecimal};
 use crate::entries::{self, Context, Demand, Refused, answer};
 use crate::guard::Provider;
 use crate::input::{ChainFacts, Input, ObjectKey};
-use crate::neighbours;
+use crate::neighbours::{self, Guarded};
 use crate::output::{Finding, Marker};
 use crate::table::{self, Claimant, Outcome, RouteOutcome, Row};
 use crate::validate::{MAX_BYTES, Problem, validate};
@@ -72,8 +72,9 @@ impl GatewayContext<'_, '_> {
         let exact: BTreeSet<&str> =
             table.rows.iter().filter(|row| row.methods.is_empty()).filter_map(exact).collect();
         let entry_context = Context { host, token_key: self.input.token_key, exact: &exact };
-        let guarded: Vec<&PathMatch> =
-            table.rows.iter().filter(|row| !row.route.auth.is_open()).map(|row| row.path).collect();
+        let strict = table.rows.iter().filter(|row| !row.route.auth.is_open());
+        let guarded: Vec<Guarded<'_>> =
+            strict.map(|row| Guarded { path: row.path, methods: &row.methods }).collect();
         let mut demands = BTreeMap::new();
         let mut http = Vec::new();
         for row in &table.rows {
@@ -88,6 +89,7 @@ impl GatewayContext<'_, '_> {
                 demands.insert((row.place, row.position), demand);
             }
         }
+        drop_dead_matches(&mut http);
         let outcomes = table.outcomes;
         if http.is_empty() {
             return Sized { host: Host { object: None, marker: None, outcomes, demands }, bytes: 0 };
@@ -124,12 +126,12 @@ impl GatewayContext<'_, '_> {
         Some(demand(provider, self.chain))
     }
 
-    fn refused(&self, row: &Row<'_>, demand: Option<&Demand>, guarded: &[&PathMatch]) -> Refused {
+    fn refused(&self, row: &Row<'_>, demand: Option<&Demand>, guarded: &[Guarded<'_>]) -> Refused {
         let not_normalized = self.chain.paths_not_normalized;
         let told = match (demand, row.path.kind) {
             (Some(demand), _) => neighbours::own_pages(row.path, &demand.provider, not_normalized),
             (None, PathMatchType::PathPrefix) if row.route.auth.is_open() && !guarded.is_empty() => {
-                neighbours::refused_by(&row.path.value, guarded.iter().copied(), not_normalized)
+                neighbours::refused_by(row.path, &row.methods, guarded, not_normalized)
             }
             (None, _) => Some(Vec::new()),
         };
@@ -157,7 +159,7 @@ impl GatewayContext<'_, '_> {
         Marker {
             gateway: self.gateway.clone(),
             host: host.to_owned(),
-            listener: None,
+            listeners: Vec::new(),
             path,
             digest,
             chain_path,
@@ -177,6 +179,17 @@ pub(crate) fn demand(provider: &Provider, chain: &ChainFacts) -> Demand {
         }
     }
     Demand { id, provider: provider.clone() }
+}
+
+/// Drops what an earlier route matches word for word, and routes of which nothing is left: rows may meet in a path, such as
+/// an exact path and a prefix with the same method.
+fn drop_dead_matches(http: &mut Vec<HttpRoute>) {
+    let mut seen = BTreeSet::new();
+    for route in &mut *http {
+        // Writing a plain struct of strings as JSON cannot fail. It writes its fields in one order.
+        route.matches.retain(|entry| serde_json::to_string(entry).map_or(true, |text| seen.insert(text)));
+    }
+    http.retain(|route| !route.matches.is_empty());
 }
 
 fn exact<'r>(row: &Row<'r>) -> Option<&'r str> {
@@ -201,7 +214,7 @@ fn marker_entries(host: &str, marker: &Marker) -> Vec<HttpRoute> {
     let chain = marker
         .chain_path
         .as_deref()
-        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, answer(503)));
+        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, Some(answer(503))));
     std::iter::once(routes).chain(chain).collect()
 }
 

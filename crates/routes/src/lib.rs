@@ -24,6 +24,7 @@ mod choose;
 mod compile;
 mod emit;
 mod entries;
+pub mod eval;
 mod fingerprint;
 mod grants;
 pub mod guard;

@@ -4,9 +4,14 @@
 //! semicolon, another case. On a host where some paths ask for a login and others do not, such a path could reach the
 //! protected resource through the open route. So an open prefix refuses it.
 
-use mesh_api::integrator::{PathMatch, PathMatchType};
+use std::collections::BTreeSet;
+
+use std::fmt::Write as _;
+
+use mesh_api::integrator::{Method, PathMatch, PathMatchType};
 use mesh_api::istio::{HttpMatch, StringMatch};
 
+use crate::entries::method_match;
 use crate::guard::Provider;
 
 /// The longest regular expression that istiod's webhook accepts, in bytes.
@@ -27,44 +32,70 @@ fn refused_below(prefix: &str, not_normalized: bool) -> Option<HttpMatch> {
     regex_match(regex)
 }
 
-/// The other spellings of a protected path (of everything below it if it is a prefix) that an open prefix would serve.
-/// Nothing if they cannot be told: the path is too long for a regular expression.
-fn spellings(protected: &PathMatch) -> Option<Vec<HttpMatch>> {
-    let value = without_root(&protected.value);
+/// The other spellings of a path at or below a prefix (of everything below it if it is a prefix itself), as far as they
+/// are at or below that prefix as it is spelt: what is spelt otherwise is another route's, or nobody's. Nothing if they
+/// cannot be told: the path is too long for a regular expression.
+fn spellings(prefix: &str, kind: PathMatchType, value: &str) -> Option<Vec<HttpMatch>> {
+    let (prefix, value) = (without_root(prefix), without_root(value));
+    let Some(rest) = value.get(prefix.len()..) else { return Some(Vec::new()) };
     if value.is_empty() {
         return Some(Vec::new());
     }
-    let mut matches = vec![ignoring_case(StringMatch::Exact(value.to_owned()))];
     let below = format!("{}/", value.trim_end_matches('/'));
-    match protected.kind {
-        PathMatchType::PathPrefix => matches.push(ignoring_case(StringMatch::Prefix(below.clone()))),
-        // An exact protected path covers itself with a slash.
-        PathMatchType::Exact if !value.ends_with('/') => {
-            matches.push(ignoring_case(StringMatch::Exact(below.clone())));
+    let slashed = !value.ends_with('/');
+    let has_letters = prefix.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let tail = match kind {
+        PathMatchType::PathPrefix => "(?:/.*)?",
+        PathMatchType::Exact => "/?",
+    };
+    let encoded = encodings(rest);
+    let mut matches = Vec::new();
+    // Where the prefix can be spelt in one way only, plain comparisons do, which cost less.
+    if !has_letters {
+        matches.push(ignoring_case(StringMatch::Exact(value.to_owned())));
+        match kind {
+            PathMatchType::PathPrefix => matches.push(ignoring_case(StringMatch::Prefix(below))),
+            // An exact path covers itself with a slash.
+            PathMatchType::Exact if slashed => matches.push(ignoring_case(StringMatch::Exact(below))),
+            PathMatchType::Exact => {}
         }
-        PathMatchType::Exact => {}
     }
-    if let Some(encoded) = encodings(value) {
-        let tail = match protected.kind {
-            PathMatchType::PathPrefix => "(?:/.*)?",
-            PathMatchType::Exact => "/?",
-        };
-        matches.push(regex_match(format!("(?i){encoded}{tail}"))?);
+    if has_letters || encoded.is_some() {
+        let rest = encoded.unwrap_or_else(|| escaped(rest));
+        matches.push(regex_match(format!("{}(?i:{rest}){tail}", escaped(prefix)))?);
     }
     Some(matches)
 }
 
-/// All that an open prefix must refuse beside these protected paths. Nothing if it cannot be told.
-pub(crate) fn refused_by<'p>(
-    prefix: &str,
-    protected: impl IntoIterator<Item = &'p PathMatch>,
+/// A path that is not free to all, and for which methods; for every method if there are none.
+pub(crate) struct Guarded<'p> {
+    pub(crate) path: &'p PathMatch,
+    pub(crate) methods: &'p BTreeSet<Method>,
+}
+
+/// All that an open prefix with these methods must refuse beside these paths. Nothing if it cannot be told. A match without
+/// a method is for all the methods of the open prefix.
+pub(crate) fn refused_by(
+    open: &PathMatch,
+    methods: &BTreeSet<Method>,
+    guarded: &[Guarded<'_>],
     not_normalized: bool,
 ) -> Option<Vec<HttpMatch>> {
-    let mut matches = vec![refused_below(prefix, not_normalized)?];
-    for path in protected {
-        if is_below(&path.value, prefix) {
-            matches.extend(spellings(path)?);
+    let mut matches = vec![refused_below(&open.value, not_normalized)?];
+    for Guarded { path, methods: asked } in guarded {
+        // The very path is guarded for other methods, which are matched before.
+        if *path == open || !is_below(&path.value, &open.value) {
+            continue;
         }
+        let both: BTreeSet<Method> = methods.intersection(asked).copied().collect();
+        let method = match (methods.is_empty(), asked.is_empty()) {
+            (_, true) => None,
+            (true, false) => method_match(asked, true),
+            (false, false) if both.is_empty() => continue,
+            (false, false) => method_match(&both, false),
+        };
+        let spelt = spellings(&open.value, path.kind, &path.value)?;
+        matches.extend(spelt.into_iter().map(|entry| HttpMatch { method: method.clone(), ..entry }));
     }
     Some(matches)
 }
@@ -109,16 +140,14 @@ pub(crate) fn own_pages(
             };
             return Some(matches);
         }
-        matches.push(ignoring_case(StringMatch::Exact(page.trim_end_matches('/').to_owned())));
-        matches.push(ignoring_case(match page.ends_with('/') {
-            true => StringMatch::Prefix(page.clone()),
-            false => StringMatch::Exact(format!("{page}/")),
-        }));
+        // A page that ends in a slash is a prefix; one that does not may be asked with a slash.
+        let kind = if page.ends_with('/') { PathMatchType::PathPrefix } else { PathMatchType::Exact };
+        matches.extend(spellings(&route.value, kind, page.trim_end_matches('/'))?);
         let segment = page.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
         let (segment, more) = (escaped(segment), if not_normalized { NOT_NORMALIZED } else { "" });
         let ambiguous = format!("(?:{AMBIGUOUS}{more})");
         matches.push(regex_match(format!(
-            "(?i){}/(?:.*{ambiguous}.*{segment}.*|.*{segment}.*{ambiguous}.*|/.*{segment}.*)",
+            "{}/(?i:.*{ambiguous}.*{segment}.*|.*{segment}.*{ambiguous}.*|/.*{segment}.*)",
             escaped(without_root(&route.value))
         ))?);
     }
@@ -162,9 +191,10 @@ fn encodings(path: &str) -> Option<String> {
             regex.push_str(&literal);
         } else if code.is_ascii_graphic() {
             several = true;
-            regex.push_str(&format!("(?:{literal}|%{code:02x})"));
+            // Writing to a String cannot fail.
+            let _ = write!(regex, "(?:{literal}|%{code:02x})");
         } else {
-            regex.push_str(&format!("%{code:02x}"));
+            let _ = write!(regex, "%{code:02x}");
         }
     }
     several.then_some(regex)

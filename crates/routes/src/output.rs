@@ -37,8 +37,8 @@ pub struct Marker {
     pub gateway: ObjectKey,
     /// The host.
     pub host: String,
-    /// Where a pod can be asked; nothing if each listener of the host demands a client certificate, or the Gateway is gone.
-    pub listener: Option<Listener>,
+    /// Where a pod can be asked; nowhere if each listener of the host demands a client certificate, or the Gateway is gone.
+    pub listeners: Vec<Listener>,
     /// The path that is answered with 200 and the digest of the routes.
     pub path: String,
     /// The digest.

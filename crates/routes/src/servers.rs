@@ -126,14 +126,14 @@ pub struct Listener {
     pub tls: bool,
 }
 
-/// The listener by which a pod can be asked for the host: plain HTTP before TLS, the lowest port first. Nothing if each
-/// demands a client certificate.
-pub(crate) fn listener(
+/// The listeners by which a pod can be asked for the host: plain HTTP before TLS, the lowest port first. None if each demands
+/// a client certificate.
+pub(crate) fn listeners(
     host: &str,
     key: &ObjectKey,
     facts: &GatewayFacts,
     settings: &Settings,
-) -> Option<Listener> {
+) -> Vec<Listener> {
     let serves = |server: &&GatewayServer| {
         let mut entries = server.hosts.iter().map(|entry| split(entry));
         entries.any(|(namespace, pattern)| pattern_covers(pattern, host) && lets_in(namespace, key, settings))
@@ -148,7 +148,10 @@ pub(crate) fn listener(
             Mode::Tls | Mode::Redirect => None,
         }
     });
-    listeners.min_by_key(|listener| (listener.tls, listener.port))
+    let mut listeners: Vec<_> = listeners.collect();
+    listeners.sort_by_key(|listener| (listener.tls, listener.port));
+    listeners.dedup();
+    listeners
 }
 
 /// Whether a client without a certificate is let in.

@@ -8,8 +8,8 @@ use std::{
 use routes::guard::{Provider, ProviderId};
 use tokio::time::Instant;
 
-use crate::probe::{Outcome, Proof, USUAL_PUSH};
-
+/// How long it usually takes until the pods have what was written: istiod waits for more changes before it pushes.
+pub(super) const USUAL_PUSH: Duration = Duration::from_secs(5);
 /// For how long after a start what the routes use counts as held: what was in force before need not be doubted, and a
 /// restart must not write.
 pub(super) const BENEFIT: Duration = Duration::from_secs(20);
@@ -28,17 +28,36 @@ pub(super) enum LiveChain {
     Absent,
     /// It is as we wrote it, with these providers.
     Intact(BTreeMap<ProviderId, Provider>),
-    /// Somebody changed it.
-    Changed,
+    /// Somebody changed it. It says that it has these providers, each of which its own id vouches for.
+    Changed(BTreeMap<ProviderId, Provider>),
 }
 
 impl LiveChain {
     fn providers(&self) -> Option<&BTreeMap<ProviderId, Provider>> {
         match self {
             Self::Intact(providers) => Some(providers),
-            Self::Absent | Self::Changed => None,
+            Self::Absent | Self::Changed(_) => None,
         }
     }
+}
+
+/// What a pod said of a chain, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Held {
+    /// It has the chain that is in the cluster.
+    Proved,
+    /// It has not been asked for it yet.
+    Unasked,
+    /// It cannot be asked, for as long as that is tried.
+    CannotAsk {
+        /// Since when.
+        since: Instant,
+    },
+    /// It answers, but not as one that has it, for as long as it is asked.
+    Missing {
+        /// Since when.
+        since: Instant,
+    },
 }
 
 /// What is to be done.
@@ -79,6 +98,8 @@ pub(super) struct ChainState {
     /// When it was last written.
     pub(super) written: Option<Instant>,
     surplus_since: Option<Instant>,
+    /// What was in it when it was last as we wrote it.
+    last: Option<BTreeMap<ProviderId, Provider>>,
     next: Option<Instant>,
 }
 
@@ -91,6 +112,7 @@ impl ChainState {
             held_since: BTreeMap::new(),
             written,
             surplus_since: None,
+            last: None,
             next: None,
         }
     }
@@ -108,12 +130,15 @@ impl ChainState {
     pub(super) fn observe(
         &mut self,
         live: &LiveChain,
-        pods: &BTreeMap<String, Option<Proof>>,
+        pods: &BTreeMap<String, Held>,
         used: &BTreeSet<ProviderId>,
         drain: Duration,
         now: Instant,
     ) -> Holdings {
         self.next = None;
+        if let LiveChain::Intact(providers) = live {
+            self.last = Some(providers.clone());
+        }
         let none = BTreeMap::new();
         let written: BTreeSet<ProviderId> = live.providers().unwrap_or(&none).keys().cloned().collect();
         let benefit = now < self.started + BENEFIT;
@@ -122,7 +147,7 @@ impl ChainState {
         }
         self.pods.retain(|uid, _| pods.contains_key(uid));
         let settled = self.pods.values().any(|pod| pod.proved);
-        for (uid, proof) in pods {
+        for (uid, held) in pods {
             let pod = self.pods.entry(uid.clone()).or_insert_with(|| Pod {
                 holds: if benefit { used.clone() } else { BTreeSet::new() },
                 proved: false,
@@ -131,20 +156,20 @@ impl ChainState {
             });
             // Whatever it holds now, what is no longer written it will not hold for long.
             pod.holds.retain(|id| written.contains(id));
-            match proof.as_ref().map(|proof| (&proof.outcome, proof.since)) {
-                Some((Outcome::Proved, _)) => {
+            match *held {
+                Held::Proved => {
                     pod.holds.clone_from(&written);
                     pod.proved = true;
                 }
-                Some((Outcome::Unreachable(_), since)) if now >= since + UNASKABLE => {
-                    pod.holds.clone_from(&written);
-                }
-                Some((Outcome::Different(_), since)) if now >= since + UNASKABLE && !benefit => {
+                Held::CannotAsk { since } if now >= since + UNASKABLE => pod.holds.clone_from(&written),
+                Held::Missing { since } if now >= since + UNASKABLE && !benefit => {
                     // It was asked again and again, and does not have it.
                     pod.holds.clear();
                     pod.proved = true;
                 }
-                _ if !benefit && !pod.proved && now >= pod.first_seen + UNASKABLE => pod.holds.clear(),
+                Held::Unasked if !benefit && !pod.proved && now >= pod.first_seen + UNASKABLE => {
+                    pod.holds.clear();
+                }
                 _ => {}
             }
         }
@@ -163,22 +188,21 @@ impl ChainState {
                 Some(holds) => holds.intersection(&pod.holds).cloned().collect(),
             });
         }
-        for proof in pods.values().flatten() {
-            if matches!(proof.outcome, Outcome::Unreachable(_) | Outcome::Different(_))
-                && now < proof.since + UNASKABLE
+        for held in pods.values() {
+            if let Held::CannotAsk { since } | Held::Missing { since } = *held
+                && now < since + UNASKABLE
             {
-                deadlines.push(proof.since + UNASKABLE);
+                deadlines.push(since + UNASKABLE);
             }
         }
         let holds = holds.unwrap_or_default();
         self.held_since.retain(|id, _| holds.contains(id));
         for id in &holds {
-            // What live routes demand already is not waited for again after a restart.
-            let since =
-                if benefit && used.contains(id) { now.checked_sub(drain).unwrap_or(now) } else { now };
-            self.held_since.entry(id.clone()).or_insert(since);
+            self.held_since.entry(id.clone()).or_insert(now);
         }
-        let mut ready = BTreeSet::new();
+        // What live routes demand was ready when they came to demand it. Were it to be waited for again after a restart, a
+        // repair or with a new pod, routes would go back to an older form of the provider, and forth again.
+        let mut ready: BTreeSet<ProviderId> = used.intersection(&written).cloned().collect();
         for (id, since) in &self.held_since {
             if now >= *since + drain {
                 ready.insert(id.clone());
@@ -186,7 +210,9 @@ impl ChainState {
                 deadlines.push(*since + drain);
             }
         }
-        deadlines.into_iter().for_each(|at| self.again_at(at));
+        for at in deadlines {
+            self.again_at(at);
+        }
         Holdings { holds, ready }
     }
 
@@ -200,16 +226,24 @@ impl ChainState {
         interval: Duration,
         now: Instant,
     ) -> Decision {
-        let present = match live {
+        let none = BTreeMap::new();
+        let (present, claimed) = match live {
             LiveChain::Absent if wanted.is_empty() => return Decision::Keep,
-            // Every time: until it is there, the routes answer 503.
-            LiveChain::Absent | LiveChain::Changed => return Decision::Write(wanted.clone()),
-            LiveChain::Intact(present) => present,
+            LiveChain::Absent => (None, &none),
+            LiveChain::Changed(claimed) => (None, claimed),
+            LiveChain::Intact(present) => (Some(present), present),
         };
+        // A check stays until the routes have left it, also where the chain is made anew.
+        let before = present.or(self.last.as_ref()).unwrap_or(claimed);
         let mut content = wanted.clone();
-        for (id, provider) in present.iter().filter(|(id, _)| used.contains(id)) {
+        for (id, provider) in before.iter().filter(|(id, _)| used.contains(id)) {
             content.entry(id.clone()).or_insert_with(|| provider.clone());
         }
+        let settle = |content: BTreeMap<_, _>| {
+            if content.is_empty() { Decision::Delete } else { Decision::Write(content) }
+        };
+        // Every time: until it is there, the routes answer 503.
+        let Some(present) = present else { return settle(content) };
         if content.keys().eq(present.keys()) {
             self.surplus_since = None;
             return Decision::Keep;
@@ -224,7 +258,7 @@ impl ChainState {
             return Decision::Keep;
         }
         self.surplus_since = None;
-        if content.is_empty() { Decision::Delete } else { Decision::Write(content) }
+        settle(content)
     }
 }
 
@@ -234,7 +268,7 @@ mod tests {
     use routes::ObjectKey;
 
     const DRAIN: Duration = Duration::from_secs(45);
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     fn provider(name: &str) -> Provider {
         Provider {
@@ -262,9 +296,8 @@ mod tests {
         LiveChain::Intact(providers(names))
     }
 
-    fn pods(list: &[(&str, Outcome, Instant)]) -> BTreeMap<String, Option<Proof>> {
-        let proof = |outcome: &Outcome, since| Some(Proof { outcome: outcome.clone(), since });
-        list.iter().map(|(uid, outcome, since)| ((*uid).to_owned(), proof(outcome, *since))).collect()
+    fn pods(list: &[(&str, Held)]) -> BTreeMap<String, Held> {
+        list.iter().map(|(uid, held)| ((*uid).to_owned(), *held)).collect()
     }
 
     #[test]
@@ -273,9 +306,9 @@ mod tests {
         let now = start + BENEFIT;
         let mut state = ChainState::new(start, None);
         let live = intact(&["one"]);
-        let half = pods(&[("a", Outcome::Proved, now), ("b", Outcome::Pending, now)]);
+        let half = pods(&[("a", Held::Proved), ("b", Held::Unasked)]);
         assert_eq!(state.observe(&live, &half, &ids(&[]), DRAIN, now), Holdings::default());
-        let all = pods(&[("a", Outcome::Proved, now), ("b", Outcome::Proved, now)]);
+        let all = pods(&[("a", Held::Proved), ("b", Held::Proved)]);
         let held = state.observe(&live, &all, &ids(&[]), DRAIN, now);
         assert_eq!((held.holds, held.ready), (ids(&["one"]), ids(&[])));
         assert_eq!(state.next(), Some(now + DRAIN));
@@ -284,18 +317,14 @@ mod tests {
         // Another is added: until that is proved, the first is held all the same.
         let both = intact(&["one", "two"]);
         let later = now + DRAIN + MINUTE;
-        let waiting = pods(&[("a", Outcome::Pending, later), ("b", Outcome::Proved, later)]);
+        let waiting = pods(&[("a", Held::Unasked), ("b", Held::Proved)]);
         assert_eq!(state.observe(&both, &waiting, &ids(&[]), DRAIN, later).ready, ids(&["one"]));
         // A pod that joins is given a little time, and then it counts.
-        let joined = pods(&[
-            ("a", Outcome::Proved, later),
-            ("b", Outcome::Proved, later),
-            ("c", Outcome::Pending, later),
-        ]);
+        let joined = pods(&[("a", Held::Proved), ("b", Held::Proved), ("c", Held::Unasked)]);
         assert_eq!(state.observe(&both, &joined, &ids(&[]), DRAIN, later).holds, ids(&["one", "two"]));
         assert!(state.observe(&both, &joined, &ids(&[]), DRAIN, later + JOINING).holds.is_empty());
         // Deleted or changed by others, nothing is held.
-        let again = pods(&[("a", Outcome::Proved, later), ("b", Outcome::Proved, later)]);
+        let again = pods(&[("a", Held::Proved), ("b", Held::Proved)]);
         assert!(state.observe(&LiveChain::Absent, &again, &ids(&[]), DRAIN, later).holds.is_empty());
     }
 
@@ -304,7 +333,7 @@ mod tests {
         let start = Instant::now();
         let mut state = ChainState::new(start, None);
         let live = intact(&["one", "two"]);
-        let pending = pods(&[("a", Outcome::Pending, start)]);
+        let pending = pods(&[("a", Held::Unasked)]);
         let held = state.observe(&live, &pending, &ids(&["one"]), DRAIN, start);
         assert_eq!((held.holds, held.ready), (ids(&["one"]), ids(&["one"])), "as far as routes demand it");
         let later = start + BENEFIT;
@@ -319,11 +348,36 @@ mod tests {
         let start = Instant::now();
         let mut state = ChainState::new(start, None);
         let since = start + BENEFIT;
-        let deaf = pods(&[("a", Outcome::Unreachable("refused".into()), since)]);
+        let deaf = pods(&[("a", Held::CannotAsk { since })]);
         let live = intact(&["one"]);
         assert!(state.observe(&live, &deaf, &ids(&[]), DRAIN, since).holds.is_empty());
         assert_eq!(state.next(), Some(since + UNASKABLE));
         assert_eq!(state.observe(&live, &deaf, &ids(&[]), DRAIN, since + UNASKABLE).holds, ids(&["one"]));
+    }
+
+    #[test]
+    fn what_routes_demand_stays_ready_and_stays_in_a_chain_that_is_made_anew() {
+        let start = Instant::now();
+        let mut state = ChainState::new(start, None);
+        let (used, wanted) = (ids(&["old"]), providers(&["new"]));
+        let now = start + BENEFIT;
+        let all = pods(&[("a", Held::Proved)]);
+        let live = intact(&["new", "old"]);
+        // Without a wait: routes that demand it would leave it, and come back.
+        assert_eq!(state.observe(&live, &all, &used, DRAIN, now).ready, ids(&["old"]));
+        let missing = pods(&[("a", Held::Missing { since: start })]);
+        let held = state.observe(&live, &missing, &used, DRAIN, now);
+        assert_eq!((held.holds, held.ready), (ids(&[]), ids(&["old"])));
+        // The routes still demand the old form when somebody deletes or changes the chain.
+        let both = Decision::Write(providers(&["new", "old"]));
+        assert_eq!(state.decide(&wanted, &LiveChain::Absent, &used, MINUTE, now), both);
+        assert_eq!(state.decide(&wanted, &LiveChain::Changed(providers(&[])), &used, MINUTE, now), both);
+        // After a restart, what the changed chain says of itself has to do, as far as routes demand it.
+        let mut state = ChainState::new(start, None);
+        let claims = LiveChain::Changed(providers(&["foreign", "old"]));
+        assert_eq!(state.decide(&wanted, &claims, &used, MINUTE, now), both);
+        // What nobody needs is not repaired.
+        assert_eq!(state.decide(&providers(&[]), &claims, &ids(&[]), MINUTE, now), Decision::Delete);
     }
 
     #[test]
@@ -338,7 +392,7 @@ mod tests {
             Decision::Write(one.clone())
         );
         assert_eq!(
-            state.decide(&one, &LiveChain::Changed, &nobody, MINUTE, now),
+            state.decide(&one, &LiveChain::Changed(none.clone()), &nobody, MINUTE, now),
             Decision::Write(one.clone())
         );
         assert_eq!(state.decide(&one, &intact(&["one"]), &nobody, MINUTE, now), Decision::Keep);
