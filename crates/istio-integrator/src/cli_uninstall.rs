@@ -130,6 +130,14 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Vec<String>> {
         println!("nothing was changed (--dry-run)");
         return Ok(Vec::new());
     }
+    if found.foreign_lease && !args.force {
+        bail!(
+            "Lease {}/{} was not written by istio-integrator, and is not taken: name the one it used by --lease-name, or give \
+             --force",
+            args.namespace,
+            args.lease_name
+        );
+    }
     let leadership = if args.force {
         println!("--force: whether an istio-integrator runs is not looked at");
         None
@@ -137,6 +145,8 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Vec<String>> {
         await_absence(&client, args).await?;
         Some(take_lease(&client, args, Arc::clone(&metrics)).await?)
     };
+    // One that was taken is there, whether it was before or not.
+    let lease = leadership.as_ref().map(|_| args.lease_name.clone()).or_else(|| found.lease.clone());
     let mut left = match leadership {
         None => remove(&objects, &found, args, &metrics).await,
         Some(mut leadership) => {
@@ -148,7 +158,7 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Vec<String>> {
             outcome.context("an istio-integrator began to run; stop it, and run this again")?
         }
     };
-    if let Some(name) = &found.lease {
+    if let Some(name) = &lease {
         left.extend(objects.remove_lease(name).await.err());
         if left.is_empty() && !args.force && objects.reappears(&args.lease_name, STANDBY).await {
             left.push(format!(

@@ -72,6 +72,8 @@ pub(super) struct Found {
     pub(super) secret: Option<String>,
     /// The name of the Lease.
     pub(super) lease: Option<String>,
+    /// Whether somebody else wrote the Lease.
+    pub(super) foreign_lease: bool,
 }
 
 impl Found {
@@ -150,6 +152,7 @@ impl Objects {
             if is_written_by_us(&lease.metadata) {
                 found.lease = Some(lease_name.to_owned());
             } else {
+                found.foreign_lease = true;
                 found.foreign.push(format!(
                     "Lease {}/{lease_name} was not written by istio-integrator",
                     self.namespace
