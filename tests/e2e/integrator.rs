@@ -124,7 +124,7 @@ async fn the_readme_example(t: Ctx) -> Result<()> {
     let columns = t.kubectl(&["-n", "shop", "get", "ingressrequest", "shop", "--no-headers"]).await?;
     let words: Vec<&str> = columns.split_whitespace().collect();
     ensure!(
-        words.get(1..4) == Some(&["True", "http://shop.example.com", "Ready"][..]),
+        words.get(1..5) == Some(&["True", "http://shop.example.com", "None", "Ready"][..]),
         "kubectl shows {columns}"
     );
     t.kubectl(&["-n", "shop", "delete", "ingressrequest", "shop"]).await?;

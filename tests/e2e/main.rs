@@ -2,10 +2,14 @@
 
 mod account;
 mod audit;
+mod auth;
+mod auth_bypass;
+mod auth_world;
 mod cluster;
 mod fault;
 mod integrator;
 mod integrator_admission;
+mod integrator_deploy;
 mod integrator_idle;
 mod istio;
 mod network;
@@ -26,7 +30,10 @@ fn main() -> ExitCode {
         network::tests(),
         istio::tests(),
         integrator::tests(),
+        auth::tests(),
+        auth_bypass::tests(),
         integrator_admission::tests(),
+        integrator_deploy::tests(),
         integrator_idle::tests(),
     ];
     testbed::harness::main(&parts.concat())

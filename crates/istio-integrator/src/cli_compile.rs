@@ -11,16 +11,18 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use mesh_api::ConditionType;
-use routes::{Finding, Output, Settings, compile};
+use mesh_api::istio::{EnvoyFilter, VirtualService};
+use routes::{Finding, Output, Settings};
 
 use documents::Documents;
 
 /// Arguments of `istio-integrator compile`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads GatewayBindings, IngressRequests, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
-Other kinds of other groups are named and not looked at. VirtualServices go to standard output, verdicts to standard
-error. The exit status is 1 if a host, a path or a Service
+Reads GatewayBindings, IngressRequests, AuthProviders, ReferenceGrants, ServiceEntries, Services, Namespaces (for their labels) and Gateways of networking.istio.io.
+Other kinds of other groups are named and not looked at. VirtualServices and the EnvoyFilters of guard chains go to
+standard output, verdicts to standard error, as if every gateway pod held them. Tokens and markers are derived from a key
+that is no secret: the integrator derives others from its own. The exit status is 1 if a host, a path or a Service
 of a request is refused, or a binding is.
 
 Where a gateway's pods run cannot be seen in files, so the routes are exported to all namespaces; `run` exports them
@@ -41,6 +43,10 @@ pub(crate) struct CompileArgs {
     #[arg(long, env = "POD_NAMESPACE", default_value = "istio-integrator")]
     namespace: String,
 
+    /// The root namespace of the mesh, which guard chains are for
+    #[arg(long, env = "ISTIO_INTEGRATOR_ROOT_NAMESPACE", default_value = "istio-system")]
+    root_namespace: String,
+
     /// The domain of the cluster's Services
     #[arg(long, env = "ISTIO_INTEGRATOR_CLUSTER_DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
@@ -52,9 +58,9 @@ pub(crate) fn run(args: CompileArgs) -> anyhow::Result<ExitCode> {
     for path in &args.filenames {
         documents.read(&path.display().to_string(), &text(path)?)?;
     }
-    let settings = Settings { namespace: args.namespace, cluster_domain: args.cluster_domain };
-    let output = compile(&documents.input(&settings));
-    io::stdout().lock().write_all(objects(&output)?.as_bytes()).context("standard output")?;
+    let settings = Settings::new(args.namespace, args.cluster_domain);
+    let (output, chains) = documents.compile(&settings, &args.root_namespace);
+    io::stdout().lock().write_all(objects(&output, &chains)?.as_bytes()).context("standard output")?;
     let mut notes = verdicts(&output);
     if !documents.ignored().is_empty() {
         // Writing to a String cannot fail.
@@ -78,11 +84,16 @@ fn refused(output: &Output) -> bool {
         || output.bindings.iter().any(|binding| !binding.accepted.holds())
 }
 
-fn objects(output: &Output) -> anyhow::Result<String> {
-    if output.virtual_services.is_empty() {
-        return Ok(String::new());
+fn objects(output: &Output, chains: &[EnvoyFilter]) -> anyhow::Result<String> {
+    let routes: Vec<&VirtualService> = output.virtual_services.iter().map(AsRef::as_ref).collect();
+    let mut parts = Vec::new();
+    if !routes.is_empty() {
+        parts.push(serde_saphyr::to_string_multiple(&routes).context("the VirtualServices as YAML")?);
     }
-    serde_saphyr::to_string_multiple(&output.virtual_services).context("the VirtualServices as YAML")
+    if !chains.is_empty() {
+        parts.push(serde_saphyr::to_string_multiple(chains).context("the EnvoyFilters as YAML")?);
+    }
+    Ok(parts.join("---\n"))
 }
 
 /// A table of all verdicts, and below it what is wrong, in full.
@@ -92,6 +103,11 @@ fn verdicts(output: &Output) -> String {
     for binding in &output.bindings {
         rows.push(row("GatewayBinding", binding.name.clone(), &binding.ready, ""));
         note(&mut notes, &binding.name, binding.conditions());
+    }
+    for provider in &output.providers {
+        let object = provider.key.to_string();
+        note(&mut notes, &object, provider.conditions());
+        rows.push(row("AuthProvider", object, &provider.ready, ""));
     }
     for request in &output.requests {
         let object = request.key.to_string();
@@ -168,9 +184,8 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn compiled(request: &str) -> Output {
         let mut documents = Documents::default();
         documents.read("test", &format!("{WORLD}{request}")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
-        compile(&documents.input(&settings))
+        let settings = Settings::new("istio-integrator", "cluster.local");
+        documents.compile(&settings, "istio-system").0
     }
 
     fn request(spec: &str) -> String {
@@ -184,9 +199,8 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
     fn the_example_of_the_tutorial() {
         let mut documents = Documents::default();
         documents.read("first-route.yaml", include_str!("../../../docs/examples/first-route.yaml")).unwrap();
-        let settings =
-            Settings { namespace: "istio-integrator".into(), cluster_domain: "cluster.local".into() };
-        let output = compile(&documents.input(&settings));
+        let settings = Settings::new("istio-integrator", "cluster.local");
+        let (output, _) = documents.compile(&settings, "istio-system");
         assert!(!refused(&output));
         assert_eq!(output.requests[0].urls, ["http://shop.example.com"]);
         assert_eq!(documents.ignored(), ["Deployment of apps/v1 (shop)"]);
@@ -197,7 +211,7 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
         let output = compiled(&request("{routes: [{backends: [{service: shop, port: 80}]}]}"));
         assert!(!refused(&output));
         assert_eq!(
-            objects(&output).unwrap(),
+            objects(&output, &[]).unwrap(),
             "\
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -215,7 +229,15 @@ spec:
   gateways:
   - istio-system/public
   http:
-  - name: ii.open.eb270e325eac40df959d
+  - name: ii.open.9be74bb5d663dce2661a
+    match:
+    - uri:
+        exact: /.well-known/istio-integrator/41c3d933b148eda0fab027085d0af436
+    directResponse:
+      status: 200
+      body:
+        string: af003ab2373ddeca9a26920644ac87d6
+  - name: ii.open.43321754ec2fa0a57aa7
     match:
     - uri:
         prefix: /
@@ -239,11 +261,28 @@ IngressRequest  a/shop  True   Ready   http://shop.a.apps.example.com
     }
 
     #[test]
+    fn a_login_brings_its_chain() {
+        let provider = "{apiVersion: integrator.istio-operators.io/v1alpha1, kind: AuthProvider, metadata: {name: sso, \
+                        namespace: a}, spec: {type: ExtAuthz, extAuthz: {service: shop, port: 80}}}";
+        let spec = "{auth: {type: Provider, providerRef: {name: sso}}, routes: [{backends: [{service: shop, port: 80}]}]}";
+        let mut documents = Documents::default();
+        documents.read("test", &format!("{WORLD}{provider}\n---\n{}", request(spec))).unwrap();
+        let settings = Settings::new("istio-integrator", "cluster.local");
+        let (output, chains) = documents.compile(&settings, "mesh-root");
+        assert_eq!(output.requests[0].ready.reason, mesh_api::Reason::Ready);
+        assert_eq!(chains.len(), 1);
+        assert_eq!(chains[0].metadata.namespace.as_deref(), Some("mesh-root"));
+        assert!(routes::guard::validate_chain(&chains[0]).is_empty());
+        let text = objects(&output, &chains).unwrap();
+        assert!(text.contains("kind: EnvoyFilter") && text.contains("name: ii.leave"), "{text}");
+    }
+
+    #[test]
     fn a_refusal_is_told_once_and_counts() {
         let output =
             compiled(&request("{hosts: [x.org], routes: [{backends: [{service: gone, port: 80}]}]}"));
         assert!(refused(&output));
-        assert_eq!(objects(&output).unwrap(), "");
+        assert_eq!(objects(&output, &[]).unwrap(), "");
         let text = verdicts(&output);
         assert!(text.contains("IngressRequest  a/shop  False  HostNotAllowed\n"), "{text}");
         assert_eq!(text.matches("does not allow host x.org").count(), 1, "{text}");

@@ -1,19 +1,26 @@
 //! What shall be, from what is: pure, without client, clock or environment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use mesh_api::{Reason, istio::GatewaySpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mesh_api::{
+    Reason,
+    istio::{GatewaySpec, VirtualService},
+};
 use operator_kit::{
     apply::{Desired, Identity},
     cache::{Entry, Key},
 };
 use routes::{
-    BindingVerdict, GatewayFacts, Input, ObjectKey, RequestVerdict, ServiceFacts, Settings, compile,
+    BindingVerdict, ChainFacts, Compiler, ForeignRoutes, GatewayFacts, Grants, Input, Marker, ObjectKey,
+    ProviderVerdict, RequestVerdict, ServiceFacts, Settings,
+    guard::{Provider, ProviderId, TokenKey},
 };
 
 use crate::{
     apply::{Results, Unwritten},
-    observe::{ObservedBinding, ObservedRequest},
+    observe::{ObservedBinding, ObservedProvider, ObservedRequest},
 };
 
 /// Everything that was observed.
@@ -27,6 +34,16 @@ pub(crate) struct Facts {
     pub(crate) services: BTreeMap<ObjectKey, ServiceFacts>,
     /// The labels of each namespace.
     pub(crate) namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) providers: BTreeMap<Key, Entry<ObservedProvider>>,
+    pub(crate) grants: Grants,
+    /// The `ServiceEntries` that claim the name of a Service, by that name.
+    pub(crate) claims: BTreeMap<String, Vec<ObjectKey>>,
+    /// `VirtualServices` of others.
+    pub(crate) foreign: Vec<ForeignRoutes>,
+    /// When each `VirtualService` of ours was created.
+    pub(crate) written: BTreeMap<String, Option<Time>>,
+    /// The guard chain of each gateway.
+    pub(crate) chains: BTreeMap<ObjectKey, ChainFacts>,
 }
 
 /// What shall be done.
@@ -42,38 +59,84 @@ pub(crate) struct Plan {
     pub(crate) requests: Vec<RequestVerdict>,
     /// A verdict on each binding.
     pub(crate) bindings: Vec<BindingVerdict>,
+    /// A verdict on each provider.
+    pub(crate) providers: Vec<ProviderVerdict>,
+    /// What the guard chain of each gateway must hold.
+    pub(crate) chains: BTreeMap<ObjectKey, BTreeMap<ProviderId, Provider>>,
+    /// How gateway pods are asked what they hold, by the name of the `VirtualService`.
+    pub(crate) markers: BTreeMap<String, Marker>,
 }
 
-/// Compiles what was observed.
-pub(crate) fn plan(facts: &Facts, settings: &Settings, identity: Identity) -> Plan {
-    let output = compile(&Input {
-        settings,
-        istio_served: facts.istio_served,
-        bindings: facts.bindings.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
-        requests: facts.requests.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
-        namespaces: &facts.namespaces,
-        services: &facts.services,
-        gateways: &facts.gateways,
-    });
-    let key = |name: &str| Key { namespace: settings.namespace.clone(), name: name.to_owned() };
-    let mut plan = Plan {
-        withheld: output.withheld.iter().map(|name| key(name)).collect(),
-        requests: output.requests,
-        bindings: output.bindings,
-        ..Plan::default()
-    };
-    for object in &output.virtual_services {
-        match Desired::new(object, identity) {
-            Ok(desired) => plan.objects.push(desired),
-            Err(error) => {
-                let key = key(object.metadata.name.as_deref().unwrap_or_default());
-                let unwritten = Unwritten { reason: Reason::InvalidRoutes, message: error.to_string() };
-                plan.withheld.insert(key.clone());
-                plan.unwritable.insert(key, Err(unwritten));
+/// Plans again and again, and makes anew only what has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Planner {
+    compiler: Compiler,
+    /// What each object was made into, as long as it stays the very same.
+    desired: BTreeMap<Key, (Arc<VirtualService>, Desired)>,
+}
+
+impl Planner {
+    /// Compiles what was observed.
+    pub(crate) fn plan(
+        &mut self,
+        facts: &Facts,
+        settings: &Settings,
+        token_key: &TokenKey,
+        identity: Identity,
+    ) -> Plan {
+        let output = self.compiler.compile(&Input {
+            settings,
+            istio_served: facts.istio_served,
+            bindings: facts.bindings.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
+            requests: facts.requests.values().filter_map(|entry| entry.value.object.as_ref().ok()).collect(),
+            namespaces: &facts.namespaces,
+            services: &facts.services,
+            gateways: &facts.gateways,
+            providers: facts
+                .providers
+                .values()
+                .filter_map(|entry| entry.value.object.as_ref().ok())
+                .collect(),
+            grants: &facts.grants,
+            claims: &facts.claims,
+            foreign: &facts.foreign,
+            written: &facts.written,
+            chains: &facts.chains,
+            token_key,
+        });
+        let key = |name: &str| Key { namespace: settings.namespace.clone(), name: name.to_owned() };
+        let mut plan = Plan {
+            withheld: output.withheld.iter().map(|name| key(name)).collect(),
+            requests: output.requests,
+            bindings: output.bindings,
+            providers: output.providers,
+            chains: output.chains,
+            markers: output.markers,
+            ..Plan::default()
+        };
+        let mut kept = BTreeMap::new();
+        for object in output.virtual_services {
+            let key = key(object.metadata.name.as_deref().unwrap_or_default());
+            let known = self.desired.remove(&key).filter(|(known, _)| Arc::ptr_eq(known, &object));
+            let desired = match known {
+                Some((_, desired)) => Ok(desired),
+                None => Desired::new(object.as_ref(), identity),
+            };
+            match desired {
+                Ok(desired) => {
+                    plan.objects.push(desired.clone());
+                    kept.insert(key, (object, desired));
+                }
+                Err(error) => {
+                    let unwritten = Unwritten { reason: Reason::InvalidRoutes, message: error.to_string() };
+                    plan.withheld.insert(key.clone());
+                    plan.unwritable.insert(key, Err(unwritten));
+                }
             }
         }
+        self.desired = kept;
+        plan
     }
-    plan
 }
 
 /// What matters of a Gateway: its spec, and in which namespaces pods run it.
@@ -146,8 +209,8 @@ mod tests {
 
     #[test]
     fn an_undecodable_request_does_not_hinder_the_others() {
-        let settings = Settings { namespace: "ii".to_owned(), cluster_domain: "cluster.local".to_owned() };
-        let plan = plan(&facts(), &settings, US);
+        let settings = Settings::new("ii", "cluster.local");
+        let plan = Planner::default().plan(&facts(), &settings, &TokenKey::new([7; 32]), US);
         assert_eq!(plan.objects.len(), 1);
         assert_eq!(plan.objects[0].target().namespace, "ii");
         assert_eq!(plan.requests.len(), 1, "there is no verdict on what cannot be read");

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
+use kube::Client;
 use operator_kit::{
     admin::{self, Admin},
     apply::{Applier, Identity},
@@ -31,8 +32,11 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    observe::{self, Caches, GatewayPods},
-    reconcile::Reconciler,
+    follow::{GatewayPods, MeshConfigs},
+    guard::{Guard, GuardSettings},
+    observe::{self, Caches},
+    reconcile::{Parts, Reconciler},
+    stale_crds::{self, CrdWatch},
 };
 
 /// How long to wait for more changes before a pass, so that a burst is one pass.
@@ -84,6 +88,26 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "ISTIO_INTEGRATOR_RESYNC_INTERVAL", default_value = "5m", value_parser = interval)]
     resync_interval: Duration,
 
+    /// The namespace for guard chains where no istiod can be seen, such as one outside the cluster
+    #[arg(long, env = "ISTIO_INTEGRATOR_ROOT_NAMESPACE", default_value = "istio-system")]
+    root_namespace: String,
+
+    /// The least time between two additions to a guard chain: each closes the gateway's connections after its drain time
+    #[arg(long, env = "ISTIO_INTEGRATOR_CHAIN_INTERVAL", default_value = "1m", value_parser = interval)]
+    chain_interval: Duration,
+
+    /// How long the gateway lets connections drain [default: what the mesh config says, else 45s]
+    #[arg(long, env = "ISTIO_INTEGRATOR_DRAIN_TIME", value_parser = interval)]
+    drain_time: Option<Duration>,
+
+    /// The most providers of one namespace
+    #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_NAMESPACE", default_value_t = routes::MAX_PROVIDERS_PER_NAMESPACE)]
+    max_providers_per_namespace: usize,
+
+    /// The most providers of one gateway: each costs every request a little
+    #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_GATEWAY", default_value_t = routes::MAX_PROVIDERS_PER_GATEWAY)]
+    max_providers_per_gateway: usize,
+
     /// The domain of the cluster's Services
     #[arg(long, env = "ISTIO_INTEGRATOR_CLUSTER_DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
@@ -97,7 +121,7 @@ enum Format {
     Text,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write it like 30s or 5m"))?;
     match Duration::try_from(parsed) {
@@ -139,6 +163,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     let wake = Wake::default();
     let caches = Arc::new(Caches::new());
     let mut watches = observe::watch_all(&client, &caches, &args.namespace, IDENTITY, &wake, &metrics);
+    let mut crds = CrdWatch::start(&client, &wake, &metrics);
     let mut leadership = if args.no_leader_election {
         Leadership::unopposed(&metrics)
     } else {
@@ -151,15 +176,9 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     };
     let (notices, mut sending) =
         Notices::start(client.clone(), "istio-integrator", &identity, Arc::clone(&metrics));
-    let mut reconciler = Reconciler::new(
-        Settings { namespace: args.namespace.clone(), cluster_domain: args.cluster_domain.clone() },
-        Arc::clone(&caches),
-        GatewayPods::new(client.clone(), wake.clone(), Arc::clone(&metrics)),
-        Applier::new(client.clone(), IDENTITY, Arc::clone(&metrics)),
-        StatusWriter::new(client, IDENTITY.manager, Arc::clone(&metrics)),
-        notices,
-        Arc::clone(&metrics),
-    );
+    let pod = stale_crds::pod(&args.namespace, &identity);
+    let crd_notices = notices.clone();
+    let mut reconciler = reconciler(&args, &client, &caches, &wake, notices, &metrics);
 
     let missing_pods = Arc::new(RwLock::new(Vec::new()));
     let (stop_admin, admin_stops) = oneshot::channel::<()>();
@@ -184,8 +203,14 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
             lost = leadership.lost() => return Err(lost.into()),
             _ = watches.join_next() => bail!("a watch ended unexpectedly"),
             ended = &mut admin => bail!("the admin port ended: {ended:?}"),
-            leads = work.next(reconciler.next()) => leads,
+            due = work.next(reconciler.next()) => {
+                if due.by_interval {
+                    reconciler.doubt();
+                }
+                due.leads
+            }
         };
+        crds.tell(leads.then_some((&crd_notices, &pod)));
         reconciler.observe_gateways();
         let ready = reconciler.missing().is_empty();
         *missing_pods.write().unwrap_or_else(PoisonError::into_inner) = reconciler.missing_pods();
@@ -207,13 +232,60 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
         }
     }
     // Dropping the notices ends the sender once it has sent what waits.
-    drop(reconciler);
+    drop((reconciler, crd_notices));
     if tokio::time::timeout(WIND_DOWN, &mut sending).await.is_err() {
         warn!("some Events were not sent");
     }
     leadership.release().await;
     drop(stop_admin);
     Ok(())
+}
+
+fn reconciler(
+    args: &RunArgs,
+    client: &Client,
+    caches: &Arc<Caches>,
+    wake: &Wake,
+    notices: Notices,
+    metrics: &Arc<Metrics>,
+) -> Reconciler {
+    let applier = Applier::new(client.clone(), IDENTITY, Arc::clone(metrics));
+    let guard = Guard::new(
+        GuardSettings {
+            namespace: args.namespace.clone(),
+            root_namespace: args.root_namespace.clone(),
+            interval: args.chain_interval,
+            drain: args.drain_time,
+        },
+        client.clone(),
+        applier.clone(),
+        Arc::clone(caches),
+        wake.clone(),
+    );
+    let settings = Settings {
+        max_providers_per_namespace: args.max_providers_per_namespace,
+        max_providers_per_gateway: args.max_providers_per_gateway,
+        ..Settings::new(args.namespace.clone(), args.cluster_domain.clone())
+    };
+    let parts = Parts {
+        caches: Arc::clone(caches),
+        pods: GatewayPods::new(client.clone(), wake.clone(), Arc::clone(metrics)),
+        mesh_configs: MeshConfigs::new(client.clone(), wake.clone(), Arc::clone(metrics)),
+        applier,
+        statuses: StatusWriter::new(client.clone(), IDENTITY.manager, Arc::clone(metrics)),
+        notices,
+        guard,
+        metrics: Arc::clone(metrics),
+    };
+    Reconciler::new(settings, parts)
+}
+
+/// A pass that is due.
+struct Due {
+    /// Whether this replica is the one that writes.
+    leads: bool,
+    /// Whether the interval made it due, and not a change.
+    by_interval: bool,
 }
 
 /// What makes a pass due.
@@ -224,23 +296,24 @@ struct Work {
 }
 
 impl Work {
-    /// Waits until a pass is due; returns whether this replica is the one that writes.
-    async fn next(&mut self, retry: Option<Instant>) -> bool {
+    /// Waits until a pass is due.
+    async fn next(&mut self, retry: Option<Instant>) -> Due {
         let retry = async {
             match retry {
                 Some(at) => tokio::time::sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
+        let mut by_interval = false;
         tokio::select! {
             () = self.wake.woken() => {}
-            _ = self.resync.tick() => {}
+            _ = self.resync.tick() => by_interval = true,
             () = retry => {}
             // The sender lives as long as the election; where there is none, nothing ever changes.
             Ok(()) = self.leads.changed() => {}
         }
         tokio::time::sleep(COALESCE).await;
-        *self.leads.borrow_and_update()
+        Due { leads: *self.leads.borrow_and_update(), by_interval }
     }
 }
 

@@ -42,6 +42,12 @@ impl Conditions for mesh_api::integrator::GatewayBindingStatus {
     }
 }
 
+impl Conditions for mesh_api::integrator::AuthProviderStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+}
+
 /// A status to be written.
 #[derive(Debug)]
 pub(crate) struct StatusJob<Status> {

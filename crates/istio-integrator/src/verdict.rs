@@ -4,21 +4,22 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mesh_api::{
     ConditionType, Reason,
-    integrator::{GatewayBindingStatus, IngressRequestStatus},
+    integrator::{AuthProviderStatus, GatewayBindingStatus, IngressRequestStatus},
 };
 use operator_kit::{cache::Key, status};
-use routes::{BindingVerdict, Finding, RequestVerdict, Status};
+use routes::{BindingVerdict, Finding, ProviderVerdict, RequestVerdict, Status};
 
 use crate::apply::Results;
 
 /// The status of a request.
 ///
-/// `Ready` holds if the request is accepted, its Services exist and its `VirtualServices` are in place in the API
-/// server. Whether the gateway's pods have taken them is not claimed: nobody has asked them.
+/// `Ready` holds if the request is accepted, what it names exists, its `VirtualServices` are in place in the API server,
+/// and the gateway's pods hold them, as far as they could be asked, and check its logins.
 pub(crate) fn of_request(
     verdict: &RequestVerdict,
     stored: &IngressRequestStatus,
     results: &Results,
+    programmed: &Finding,
     namespace: &str,
     now: Timestamp,
 ) -> IngressRequestStatus {
@@ -26,22 +27,60 @@ pub(crate) fn of_request(
         let key = Key { namespace: namespace.to_owned(), name: name.clone() };
         match results.get(&key) {
             Some(Ok(())) => None,
-            Some(Err(unwritten)) => Some((unwritten.reason, unwritten.message.clone())),
-            None => Some((Reason::Pending, format!("VirtualService {key} is not written yet"))),
+            Some(Err(unwritten)) => Some(Finding {
+                status: Status::False,
+                reason: unwritten.reason,
+                message: unwritten.message.clone(),
+            }),
+            None => Some(Finding {
+                status: Status::False,
+                reason: Reason::Pending,
+                message: format!("VirtualService {key} is not written yet"),
+            }),
         }
     });
-    let wanted = verdict.conditions().into_iter().map(|(type_, finding)| match (type_, &unwritten) {
-        (ConditionType::Ready, Some((reason, message))) if finding.holds() => {
-            condition(type_, Status::False, *reason, message.clone(), verdict.generation)
-        }
-        _ => of_finding(type_, finding, verdict.generation),
-    });
+    // What is not written cannot be in the gateway.
+    let programmed = unwritten.as_ref().unwrap_or(programmed);
+    // Where pods cannot be asked, Ready says so instead of waiting for an answer that never comes.
+    let hinders = programmed.status == Status::False || programmed.reason == Reason::ProbePending;
+    let ready = if verdict.ready.holds() && (hinders || unwritten.is_some()) {
+        Finding { status: Status::False, ..programmed.clone() }
+    } else if verdict.ready.holds() && !programmed.holds() {
+        Finding { status: Status::True, reason: Reason::Ready, message: programmed.message.clone() }
+    } else {
+        verdict.ready.clone()
+    };
+    let wanted = [
+        (ConditionType::Accepted, &verdict.accepted),
+        (ConditionType::ResolvedRefs, &verdict.resolved_refs),
+        (ConditionType::AuthInForce, &verdict.auth_in_force),
+        (ConditionType::Programmed, programmed),
+        (ConditionType::Ready, &ready),
+    ];
+    let wanted = wanted.map(|(type_, finding)| of_finding(type_, finding, verdict.generation));
     IngressRequestStatus {
         observed_generation: verdict.generation,
         conditions: merge(&stored.conditions, wanted, now),
         binding: verdict.binding.clone(),
+        auth: verdict.auth.clone(),
         urls: verdict.urls.clone(),
         routes: verdict.routes.clone(),
+    }
+}
+
+/// The status of a provider.
+pub(crate) fn of_provider(
+    verdict: &ProviderVerdict,
+    stored: &AuthProviderStatus,
+    now: Timestamp,
+) -> AuthProviderStatus {
+    let conditions = verdict.conditions();
+    let wanted =
+        conditions.into_iter().map(|(type_, finding)| of_finding(type_, finding, verdict.generation));
+    AuthProviderStatus {
+        observed_generation: verdict.generation,
+        conditions: merge(&stored.conditions, wanted, now),
+        routes: Some(verdict.routes),
     }
 }
 
@@ -126,12 +165,18 @@ mod tests {
             generation: Some(2),
             accepted: finding(Reason::Accepted, Status::True),
             resolved_refs: finding(Reason::ResolvedRefs, Status::True),
+            auth_in_force: finding(Reason::NoAuth, Status::True),
             ready,
+            auth: Some("None".to_owned()),
             binding: Some("public".to_owned()),
             urls: vec!["http://web.example.com".to_owned()],
             routes: Vec::new(),
             virtual_services: vec!["a".to_owned(), "b".to_owned()],
         }
+    }
+
+    fn programmed() -> Finding {
+        finding(Reason::Programmed, Status::True)
     }
 
     fn results(of_b: Option<Result<(), Unwritten>>) -> Results {
@@ -143,7 +188,7 @@ mod tests {
 
     fn ready_of(verdict: &RequestVerdict, results: &Results) -> (String, String, String) {
         let now = Timestamp::from_second(50).unwrap();
-        let status = of_request(verdict, &IngressRequestStatus::default(), results, "ii", now);
+        let status = of_request(verdict, &IngressRequestStatus::default(), results, &programmed(), "ii", now);
         let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
         assert_eq!((ready.observed_generation, ready.last_transition_time.0), (Some(2), now));
         (ready.status.clone(), ready.reason.clone(), ready.message.clone())
@@ -174,11 +219,45 @@ mod tests {
     }
 
     #[test]
+    fn ready_waits_for_the_gateway_and_says_when_that_cannot_be_asked() {
+        let ready = |programmed: &Finding| {
+            let good = verdict(finding(Reason::Ready, Status::True));
+            let now = Timestamp::from_second(50).unwrap();
+            let stored = IngressRequestStatus::default();
+            let status = of_request(&good, &stored, &results(Some(Ok(()))), programmed, "ii", now);
+            let found = status.conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap();
+            (found.status, found.reason, found.message)
+        };
+        let text = |status: &str, reason: &str, message: &str| {
+            (status.to_owned(), reason.to_owned(), message.to_owned())
+        };
+        assert_eq!(
+            ready(&finding(Reason::ProbePending, Status::Unknown)),
+            text("False", "ProbePending", "because ProbePending")
+        );
+        assert_eq!(
+            ready(&finding(Reason::NotProgrammed, Status::False)),
+            text("False", "NotProgrammed", "because NotProgrammed")
+        );
+        assert_eq!(
+            ready(&finding(Reason::ProbeImpossible, Status::Unknown)),
+            text("True", "Ready", "because ProbeImpossible")
+        );
+    }
+
+    #[test]
     fn the_same_verdict_is_the_same_status() {
         let good = verdict(finding(Reason::Ready, Status::True));
         let at = |second| Timestamp::from_second(second).unwrap();
-        let first = of_request(&good, &IngressRequestStatus::default(), &results(Some(Ok(()))), "ii", at(1));
-        let second = of_request(&good, &first, &results(Some(Ok(()))), "ii", at(2));
+        let first = of_request(
+            &good,
+            &IngressRequestStatus::default(),
+            &results(Some(Ok(()))),
+            &programmed(),
+            "ii",
+            at(1),
+        );
+        let second = of_request(&good, &first, &results(Some(Ok(()))), &programmed(), "ii", at(2));
         assert_eq!(first, second);
         let once = undecodable("odd", &[], Some(1), at(1));
         assert_eq!(undecodable("odd", &once, Some(1), at(2)), once);

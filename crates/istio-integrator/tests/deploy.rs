@@ -72,7 +72,7 @@ fn the_lease_that_the_role_names_is_the_one_that_is_held() {
 
 #[test]
 fn every_command_shows_examples() {
-    for command in ["run", "compile", "crds"] {
+    for command in ["run", "compile", "crds", "explain", "uninstall"] {
         let output = integrator(&[command, "--help"]);
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && help.contains("Examples:"), "{command}\n{help}");
@@ -90,4 +90,53 @@ fn a_wrong_argument_is_named() {
     let output = integrator(&["run", "--log-level", "x=loud"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && error.contains("is not a log level"), "{error}");
+}
+
+#[test]
+fn every_example_of_the_book_is_accepted() {
+    let examples = deploy().join("../docs/examples");
+    let first = examples.join("first-route.yaml").display().to_string();
+    let mut seen = 0;
+    for entry in fs::read_dir(&examples).unwrap() {
+        let path = entry.unwrap().path().display().to_string();
+        let mut args = vec!["compile", "-f", &first];
+        if path != first {
+            args.extend(["-f", &path]);
+        }
+        let output = integrator(&args);
+        let verdicts = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !verdicts.contains(" False "), "{path}\n{verdicts}");
+        seen += 1;
+    }
+    assert!(seen >= 6, "only {seen} examples");
+}
+
+#[test]
+fn the_chart_has_the_crds_and_the_version_of_the_program() {
+    let read = |file: &str| fs::read_to_string(deploy().join(file)).unwrap();
+    assert!(
+        read("helm/istio-integrator/files/crds.yaml") == read("crds/integrator.yaml"),
+        "cp deploy/crds/integrator.yaml deploy/helm/istio-integrator/files/crds.yaml"
+    );
+    let chart = &documents("helm/istio-integrator/Chart.yaml")[0];
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!((chart["version"].as_str(), chart["appVersion"].as_str()), (Some(version), Some(version)));
+}
+
+#[test]
+fn the_uninstall_job_calls_the_program_as_it_is() {
+    let job = &documents("uninstall/job.yaml")[0];
+    let pod = &job["spec"]["template"]["spec"];
+    assert_eq!(pod["containers"][0]["args"], serde_json::json!(["uninstall"]));
+    let deployment = &documents("integrator/deployment.yaml")[0];
+    assert_eq!(
+        pod["containers"][0]["image"],
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    );
+    // It looks for pods of this label, and must not find itself.
+    let label = "app.kubernetes.io/name";
+    assert_ne!(
+        job["spec"]["template"]["metadata"]["labels"][label],
+        deployment["spec"]["template"]["metadata"]["labels"][label]
+    );
 }

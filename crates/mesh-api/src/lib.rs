@@ -5,6 +5,8 @@
 //! There is no I/O in here, and none of this workspace's other crates.
 
 pub mod condition;
+pub mod gateway_api;
+pub mod header;
 #[allow(unreachable_pub, reason = "KubeSchema declares copies of the types inside functions")]
 #[allow(clippy::duplicated_attributes, reason = "each printer column has its own name and path")]
 pub mod integrator;
@@ -15,5 +17,5 @@ mod schema;
 pub mod syntax;
 
 pub use condition::ConditionType;
-pub use integrator::{GatewayBinding, IngressRequest};
+pub use integrator::{AuthProvider, GatewayBinding, IngressRequest};
 pub use reason::Reason;

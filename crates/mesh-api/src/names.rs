@@ -19,3 +19,19 @@ pub const HOST_ANNOTATION: &str = "integrator.istio-operators.io/host";
 
 /// How the name of every route that needs no login begins. No text of a user is ever part of a route's name.
 pub const OPEN_ROUTE_PREFIX: &str = "ii.open.";
+
+/// How the name of every route that needs a login begins: the id of the provider and a dot follow, then a hash.
+pub const AUTH_ROUTE_PREFIX: &str = "ii.auth-";
+
+/// The header by which the guard chain tells the router that a check was passed. Its value begins with the byte 0x01,
+/// which Envoy takes from no client and sends to no backend.
+pub const GUARD_HEADER: &str = "x-ii-guard";
+
+/// The header in the guard chain's answer to a probe: which chain it is.
+pub const CHAIN_HEADER: &str = "x-ii-chain";
+
+/// How the name of the route begins by which a gateway pod is asked for its guard chain.
+pub const PROBE_ROUTE_PREFIX: &str = "ii.auth-probe.";
+
+/// The annotation of a guard chain that holds what it was made from, as JSON.
+pub const PROVIDERS_ANNOTATION: &str = "integrator.istio-operators.io/providers";

@@ -133,6 +133,81 @@ reasons! {
         "The routes of a host failed the integrator's own check and were not written; what was there before stays. \
          This is a defect of the integrator.",
         "Report it with the message and the request.";
+    AuthRequired:
+        "The binding demands a login on every route, and this one asks for none. The route answers 503.",
+        "Set `spec.auth.type` to `Provider` and name one, or to `Inherit` if the binding has a default provider.";
+    ProviderNotFound:
+        "The `AuthProvider` that a route or the binding names does not exist. The routes that ask for its login answer 503.",
+        "Create the `AuthProvider`, or correct `providerRef`.";
+    ProviderInvalid:
+        "The `AuthProvider` that a route or the binding names cannot be asked. The routes that ask for its login answer 503.",
+        "Read the status of the `AuthProvider` and correct it.";
+    ProviderServiceNotFound:
+        "The Service of the `AuthProvider` does not exist in its namespace.",
+        "Create the Service, or correct `spec.extAuthz.service`. It is followed by itself.";
+    ProviderClaimed:
+        "A `ServiceEntry` claims the host name of the provider's Service, so that Istio would let whoever it names decide \
+         about logins. The routes that ask for them answer 503.",
+        "Delete the `ServiceEntry` that the message names, or have its hosts corrected.";
+    TooManyProviders:
+        "There are more `AuthProviders` in the namespace, or in use on the gateway, than the integrator allows, and this one \
+         is among the youngest.",
+        "Share providers among routes, delete those not needed, or raise `--max-providers-per-namespace` or \
+         `--max-providers-per-gateway`: each costs every request of the gateway a little.";
+    ReferenceNotGranted:
+        "The request names a Service or an `AuthProvider` of another namespace, which nobody there has allowed. The route \
+         answers 503.",
+        "Have a `ReferenceGrant` created in that namespace: the message shows from what and to what.";
+    GrantsNotServed:
+        "The request names a Service or an `AuthProvider` of another namespace, and the cluster does not serve \
+         `ReferenceGrant`, by which it could be allowed. The route answers 503.",
+        "Install the CRDs of the Gateway API, or name something in the namespace of the request.";
+    BackendsMissing:
+        "Some of the Services of a route do not exist; the others serve their share.",
+        "Create the Service, or correct `backends`. It is followed by itself.";
+    ShadowsProtected:
+        "A route of this request needs no login, and a younger request asks for one on the same path of the same shared \
+         host. The older serves, and the younger is refused.",
+        "Agree with the owner of the other request: ask for a login as well, or use another path.";
+    NoAuth:
+        "No route of the request asks for a login.",
+        "Nothing to do.";
+    InForce:
+        "Every ready pod of the gateway checks the logins that the routes ask for.",
+        "Nothing to do.";
+    ChainPending:
+        "Not every ready pod of the gateway has the guard chain yet that checks the login. Until then the routes answer 503.",
+        "Wait: chains are written at most once a minute. If it lasts, read the message and the log of the integrator.";
+    OverlappingGateways:
+        "Two Gateways select some pods in common, and neither selects all of the other's. Two guard chains on one pod would \
+         undo each other, so there is none, and routes that ask for a login answer 503.",
+        "Make the selectors of the Gateways that the message names equal, or such that they share no pod.";
+    ForeignRoute:
+        "A `VirtualService` of somebody else serves the same host on the same gateway and comes first, so that the login of \
+         this request does not decide there.",
+        "Have the host removed from the `VirtualService` that the message names, or delete it.";
+    Programmed:
+        "Every ready pod of the gateway was asked and holds the routes.",
+        "Nothing to do.";
+    NotProgrammed:
+        "A pod of the gateway was asked and does not hold the routes.",
+        "Read the message: it names the pod and its answer. If it lasts, look for a rejected configuration with \
+         `istioctl proxy-status`.";
+    ProbePending:
+        "The pods of the gateway have not all answered yet whether they hold the routes.",
+        "Wait a few seconds.";
+    ProbeImpossible:
+        "The pods of the gateway cannot be asked whether they hold the routes: they demand a client certificate, or cannot be \
+         reached from the integrator.",
+        "Let the integrator's pods reach those of the gateway, if a NetworkPolicy forbids it. Otherwise nothing: the routes are \
+         written, and Istio usually has them within seconds.";
+    AmbiguousControlPlane:
+        "Several control planes could be that of the gateway, and they have different root namespaces, so that it is not known \
+         where a guard chain would reach its pods. Routes that ask for a login answer 503.",
+        "Label the gateway's pods with `istio.io/rev`.";
+    UnsupportedVersion:
+        "The control plane is older than the oldest one that is supported.",
+        "Upgrade Istio to 1.24 or later.";
     Undecodable:
         "The object does not have the form of its kind, so it was skipped.",
         "Correct the field that the message names, or apply the CRDs of the integrator's version.";

@@ -67,12 +67,17 @@ pub async fn follow<K, T>(
                         // A watch that was cut by the removal of the CRD would never list again.
                         break;
                     }
+                    let expired = is_expired(&error);
                     let delay = RETRY.delay(failures, Backoff::jitter());
                     failures = failures.saturating_add(1);
                     let error = explain(error);
                     warn!(kind, %error, retry_in = ?delay, "watching failed");
                     cache.failed(error);
                     tokio::time::sleep(delay).await;
+                    if expired {
+                        // The watcher would ask for the same resource version for ever; a new one lists first.
+                        break;
+                    }
                 }
             }
         }
@@ -86,6 +91,12 @@ fn is_not_served(error: &watcher::Error) -> bool {
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => status.code == 404,
         _ => false,
     }
+}
+
+/// Whether the API server has forgotten the resource version from which a watch was to go on, and says so by the status of
+/// its answer. (In the form of an ERROR event the watcher recovers by itself.)
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
 fn explain(error: watcher::Error) -> String {
@@ -111,6 +122,8 @@ mod tests {
         assert!(is_not_served(&watcher::Error::WatchStartFailed(answer(404))));
         assert!(!is_not_served(&watcher::Error::InitialListFailed(answer(403))));
         assert!(!is_not_served(&watcher::Error::NoResourceVersion));
+        assert!(is_expired(&watcher::Error::WatchStartFailed(answer(410))));
+        assert!(!is_expired(&watcher::Error::WatchStartFailed(answer(500))));
         let text = explain(watcher::Error::InitialListFailed(answer(403)));
         assert_eq!(text, "listing: 404 page not found (403 ?)");
     }

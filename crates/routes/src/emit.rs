@@ -4,18 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use mesh_api::integrator::{PathMatch, PathMatchType};
-use mesh_api::istio::{
-    Destination, HttpDirectResponse, HttpMatch, HttpRoute, HttpRouteDestination, StringMatch, VirtualService,
-    VirtualServiceSpec,
-};
+use mesh_api::istio::{VirtualService, VirtualServiceSpec};
 use mesh_api::names;
 use sha2::{Digest as _, Sha256};
 
 use crate::input::{GatewayFacts, ObjectKey, Settings};
 
-/// What a route answers whose Service does not exist.
-const UNAVAILABLE: u16 = 503;
 /// How much of a host a name shows.
 const READABLE: usize = 40;
 /// The hexadecimal digits of a hash: 80 bits, so that nobody finds a second host with the same name.
@@ -27,52 +21,11 @@ pub fn virtual_service_name(gateway: &ObjectKey, host: &str) -> String {
     format!("{}-{}", readable.trim_end_matches('-'), hash(&[&gateway.namespace, &gateway.name, host]))
 }
 
-/// The route of this path of this host. Without a destination it answers 503, so that a broken route never falls
-/// through to a wider one of somebody else.
-pub(crate) fn http_route(
-    host: &str,
-    request: &ObjectKey,
-    path: &PathMatch,
-    destination: Option<&Destination>,
-) -> HttpRoute {
-    let uri = |uri| HttpMatch { uri: Some(uri) };
-    let matches = match path.kind {
-        PathMatchType::Exact => vec![uri(StringMatch::Exact(path.value.clone()))],
-        PathMatchType::PathPrefix if path.value == "/" => vec![uri(StringMatch::Prefix("/".to_owned()))],
-        PathMatchType::PathPrefix => vec![
-            uri(StringMatch::Exact(path.value.clone())),
-            uri(StringMatch::Prefix(format!("{}/", path.value))),
-        ],
-    };
-    let kind = match path.kind {
-        PathMatchType::Exact => "exact",
-        PathMatchType::PathPrefix => "prefix",
-    };
-    let digest = hash(&[&request.namespace, &request.name, host, kind, &path.value]);
-    HttpRoute {
-        name: format!("{}{digest}", names::OPEN_ROUTE_PREFIX),
-        matches,
-        route: destination
-            .map(|destination| HttpRouteDestination { destination: destination.clone() })
-            .into_iter()
-            .collect(),
-        direct_response: destination.is_none().then_some(HttpDirectResponse { status: UNAVAILABLE }),
-    }
-}
-
-/// How many bytes the route takes in its object.
-pub(crate) fn size(route: &HttpRoute) -> usize {
-    // One more for the comma between two routes. Writing a plain struct of strings as JSON cannot fail; if it did, the
-    // route would count as too large and its request be refused.
-    serde_json::to_vec(route).map_or(usize::MAX / 4, |json| json.len() + 1)
-}
-
-/// The `VirtualService` of a host on a gateway.
+/// The `VirtualService` of a host on a gateway, without routes.
 pub(crate) fn virtual_service(
     gateway: &ObjectKey,
     facts: Option<&GatewayFacts>,
     host: &str,
-    routes: Vec<HttpRoute>,
     settings: &Settings,
 ) -> VirtualService {
     let annotations = BTreeMap::from([
@@ -91,7 +44,7 @@ pub(crate) fn virtual_service(
         spec: VirtualServiceSpec {
             hosts: vec![host.to_owned()],
             gateways: vec![gateway.to_string()],
-            http: routes,
+            http: Vec::new(),
             export_to: export_to(facts, settings),
         },
     }
@@ -108,17 +61,23 @@ fn export_to(facts: Option<&GatewayFacts>, settings: &Settings) -> Vec<String> {
 }
 
 /// A hash of the parts, unmistakable wherever one ends and the next begins: none of them can hold a NUL.
-fn hash(parts: &[&str]) -> String {
+pub(crate) fn hash(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update(part.as_bytes());
         hasher.update([0]);
     }
-    let mut digits = String::with_capacity(2 * 32);
-    for byte in hasher.finalize() {
+    let mut digits = hexadecimal(&hasher.finalize());
+    digits.truncate(HASH_DIGITS);
+    digits
+}
+
+/// The bytes as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
         // Writing to a String cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }
-    digits.truncate(HASH_DIGITS);
     digits
 }

@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mesh_api::istio::{Gateway, GatewayServer};
-use mesh_api::{GatewayBinding, IngressRequest};
+use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
+
+use crate::guard::{Provider, ProviderId, TokenKey};
+use crate::output::Finding;
 
 /// Everything that [`crate::compile()`] looks at.
 ///
@@ -20,6 +24,20 @@ pub struct Input<'a> {
     pub bindings: Vec<&'a GatewayBinding>,
     /// The requests, in any order.
     pub requests: Vec<&'a IngressRequest>,
+    /// The providers, in any order.
+    pub providers: Vec<&'a AuthProvider>,
+    /// What owners of other namespaces allow.
+    pub grants: &'a Grants,
+    /// The `ServiceEntries` that claim a host name in the cluster's domain, by that name.
+    pub claims: &'a BTreeMap<String, Vec<ObjectKey>>,
+    /// `VirtualServices` of others, as far as they are attached to a gateway that a binding names.
+    pub foreign: &'a [ForeignRoutes],
+    /// When each `VirtualService` of ours was created, by name. One that is not listed does not exist yet.
+    pub written: &'a BTreeMap<String, Option<Time>>,
+    /// The guard chain of each gateway, as it is now. A gateway that is not listed has none.
+    pub chains: &'a BTreeMap<ObjectKey, ChainFacts>,
+    /// From which the tokens of providers are derived.
+    pub token_key: &'a TokenKey,
     /// The labels of namespaces. One that is not listed has none.
     pub namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// The Services that exist, at least in the namespaces of the requests.
@@ -35,6 +53,94 @@ pub struct Settings {
     pub namespace: String,
     /// The DNS domain of the cluster, such as `cluster.local`.
     pub cluster_domain: String,
+    /// The most providers of one namespace: [`crate::MAX_PROVIDERS_PER_NAMESPACE`] unless told otherwise.
+    pub max_providers_per_namespace: usize,
+    /// The most providers of one guard chain: [`crate::MAX_PROVIDERS_PER_GATEWAY`] unless told otherwise.
+    pub max_providers_per_gateway: usize,
+}
+
+impl Settings {
+    /// The settings of an integrator in this namespace, with the default limits.
+    pub fn new(namespace: impl Into<String>, cluster_domain: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            cluster_domain: cluster_domain.into(),
+            max_providers_per_namespace: crate::MAX_PROVIDERS_PER_NAMESPACE,
+            max_providers_per_gateway: crate::MAX_PROVIDERS_PER_GATEWAY,
+        }
+    }
+}
+
+/// The `ReferenceGrants` of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Whether the cluster serves the kind. Where it does not, nothing is granted.
+    pub served: bool,
+    /// The grants, in any order.
+    pub list: Vec<Grant>,
+}
+
+/// A `ReferenceGrant` of the Gateway API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Its namespace, to which it lets others refer.
+    pub namespace: String,
+    /// Who may refer.
+    pub from: Vec<GrantFrom>,
+    /// To what.
+    pub to: Vec<GrantTo>,
+}
+
+/// Who may refer to objects in the namespace of a grant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantFrom {
+    /// The API group of the referring object.
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+/// What may be referred to in the namespace of a grant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantTo {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The kind.
+    pub kind: String,
+    /// The name; all of the kind where there is none.
+    pub name: Option<String>,
+}
+
+/// A `VirtualService` of somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignRoutes {
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// When it was created, by which Istio orders those of one host.
+    pub created: Option<Time>,
+    /// The Gateways it is attached to.
+    pub gateways: Vec<ObjectKey>,
+    /// Its hosts, in lower case.
+    pub hosts: Vec<String>,
+    /// Who made it, for people: a field manager or the value of its managed-by label.
+    pub owner: String,
+}
+
+/// The guard chain of a gateway, as the gateway's pods hold it.
+#[derive(Clone, Debug, Default)]
+pub struct ChainFacts {
+    /// What the chain is called; gateways of one chain share its providers. Or why there can be none.
+    pub chain: Option<Result<String, Finding>>,
+    /// The providers whose check every ready pod holds.
+    pub holds: BTreeSet<ProviderId>,
+    /// Those of them that no connection can miss any more, since the drain time has passed.
+    pub ready: BTreeSet<ProviderId>,
+    /// Every provider in the chain as it is written, by which routes can stay with an older form of a provider.
+    pub known: BTreeMap<ProviderId, Provider>,
+    /// Whether Istio was told not to normalize paths (mesh config `pathNormalization: NONE`).
+    pub paths_not_normalized: bool,
 }
 
 /// The namespace and name of an object.

@@ -17,13 +17,21 @@
 //! input gives the same [`Output`], byte for byte, whatever the order in which it is listed.
 
 mod age;
+mod auth;
 mod backend;
 mod bindings;
 mod choose;
 mod compile;
 mod emit;
+mod entries;
+pub mod eval;
+mod fingerprint;
+mod grants;
+pub mod guard;
+mod host;
 mod hosts;
 mod input;
+mod neighbours;
 mod output;
 mod prepare;
 mod servers;
@@ -34,9 +42,14 @@ mod text;
 mod validate;
 mod verdict;
 
-pub use compile::compile;
+pub use auth::{MAX_PROVIDERS_PER_GATEWAY, MAX_PROVIDERS_PER_NAMESPACE};
+pub use compile::{Compiler, compile};
 pub use emit::virtual_service_name;
-pub use input::{GatewayFacts, Input, ObjectKey, ServiceFacts, ServicePort, Settings};
-pub use output::{BindingVerdict, Finding, Output, RequestVerdict, Status};
+pub use input::{
+    ChainFacts, ForeignRoutes, GatewayFacts, Grant, GrantFrom, GrantTo, Grants, Input, ObjectKey,
+    ServiceFacts, ServicePort, Settings,
+};
+pub use output::{BindingVerdict, Finding, Marker, Output, ProviderVerdict, RequestVerdict, Status};
+pub use servers::Listener;
 pub use table::MAX_ROUTES;
 pub use validate::{MAX_BYTES, Problem, validate};

@@ -1,22 +1,51 @@
 //! What was decided: the objects that shall exist, and a verdict on every request and binding.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use mesh_api::integrator::{RouteStatus, ServedCount};
 use mesh_api::istio::VirtualService;
 use mesh_api::{ConditionType, Reason};
 
+use crate::guard::{Provider, ProviderId};
 use crate::input::ObjectKey;
+use crate::servers::Listener;
 
 /// The result of [`crate::compile()`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
     /// The `VirtualServices` that shall exist in the integrator's namespace, and no other of ours, sorted by name.
-    pub virtual_services: Vec<VirtualService>,
+    pub virtual_services: Vec<Arc<VirtualService>>,
+    /// How a gateway's pods can be asked what they hold, by the name of the `VirtualService`.
+    pub markers: BTreeMap<String, Marker>,
+    /// The providers that the guard chain of each gateway must hold; a gateway without any is not listed.
+    pub chains: BTreeMap<ObjectKey, BTreeMap<ProviderId, Provider>>,
     /// Names of `VirtualServices` that failed our own check: they shall stay as they are, neither written nor removed.
     pub withheld: Vec<String>,
     /// A verdict on each request, sorted by namespace and name.
     pub requests: Vec<RequestVerdict>,
     /// A verdict on each binding, sorted by name.
     pub bindings: Vec<BindingVerdict>,
+    /// A verdict on each provider, sorted by namespace and name.
+    pub providers: Vec<ProviderVerdict>,
+}
+
+/// How a gateway's pods can be asked which routes of a host they hold, and which guard chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The gateway.
+    pub gateway: ObjectKey,
+    /// The host.
+    pub host: String,
+    /// Where a pod can be asked; nowhere if each listener of the host demands a client certificate, or the Gateway is gone.
+    pub listeners: Vec<Listener>,
+    /// The path that is answered with 200 and the digest of the routes.
+    pub path: String,
+    /// The digest.
+    pub digest: String,
+    /// The path that the guard chain answers with 200 and, in [`mesh_api::names::CHAIN_HEADER`], its digest, and that is
+    /// answered 503 without it. Only where a route of the host asks for a login.
+    pub chain_path: Option<String>,
 }
 
 /// What a condition says.
@@ -78,10 +107,14 @@ pub struct RequestVerdict {
     pub accepted: Finding,
     /// Whether the Services and ports it names exist.
     pub resolved_refs: Finding,
+    /// Whether every gateway pod demands the logins that its routes ask for.
+    pub auth_in_force: Finding,
     /// Whether it is served, *provided that* [`RequestVerdict::virtual_services`] are written.
     pub ready: Finding,
     /// The binding that serves it.
     pub binding: Option<String>,
+    /// Who must have logged in, for people: `None`, providers as `namespace/name`, or both.
+    pub auth: Option<String>,
     /// One URL for each host where it is served, in the order of its hosts.
     pub urls: Vec<String>,
     /// The state of each of its routes, in its order.
@@ -92,10 +125,11 @@ pub struct RequestVerdict {
 
 impl RequestVerdict {
     /// The conditions of the request's status, in their order.
-    pub fn conditions(&self) -> [(ConditionType, &Finding); 3] {
+    pub fn conditions(&self) -> [(ConditionType, &Finding); 4] {
         [
             (ConditionType::Accepted, &self.accepted),
             (ConditionType::ResolvedRefs, &self.resolved_refs),
+            (ConditionType::AuthInForce, &self.auth_in_force),
             (ConditionType::Ready, &self.ready),
         ]
     }
@@ -127,5 +161,33 @@ impl BindingVerdict {
     /// The conditions of the binding's status, in their order.
     pub fn conditions(&self) -> [(ConditionType, &Finding); 2] {
         [(ConditionType::Accepted, &self.accepted), (ConditionType::Ready, &self.ready)]
+    }
+}
+
+/// The verdict on a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderVerdict {
+    /// Which provider.
+    pub key: ObjectKey,
+    /// The generation of the provider that the verdict is about.
+    pub generation: Option<i64>,
+    /// Whether what it says can be acted on.
+    pub accepted: Finding,
+    /// Whether its Service is there and nobody else's.
+    pub resolved_refs: Finding,
+    /// Whether it can be asked, and every gateway that needs it does so.
+    pub ready: Finding,
+    /// How many routes of requests it protects.
+    pub routes: i32,
+}
+
+impl ProviderVerdict {
+    /// The conditions of the provider's status, in their order.
+    pub fn conditions(&self) -> [(ConditionType, &Finding); 3] {
+        [
+            (ConditionType::Accepted, &self.accepted),
+            (ConditionType::ResolvedRefs, &self.resolved_refs),
+            (ConditionType::Ready, &self.ready),
+        ]
     }
 }

@@ -1,18 +1,29 @@
 //! What can be said about each request by itself: its binding, its hosts and its Services.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
-use mesh_api::integrator::{PathMatch, PathMatchType, Route};
-use mesh_api::istio::Destination;
+use mesh_api::header::{duration, istio_duration};
+use mesh_api::integrator::{Method, PathMatch, PathMatchType, Route};
 use mesh_api::syntax::{is_host, path_problem};
 use mesh_api::{IngressRequest, Reason};
 
 use crate::age::Age;
+use crate::auth::{AuthResolver, RouteAuth};
+use crate::backend::Backends;
 use crate::bindings::Binding;
 use crate::choose::{Choice, Origin, choose};
+use crate::grants::GrantIndex;
+use crate::guard::Provider;
 use crate::input::{Input, ObjectKey};
 use crate::output::Finding;
 use crate::{backend, servers};
+
+/// The shortest time that a Service may be given.
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+/// The longest time that a Service may be given.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// A request, before it meets the others.
 pub(crate) struct Prepared<'a> {
@@ -22,6 +33,8 @@ pub(crate) struct Prepared<'a> {
     /// Its hosts, as far as a binding was chosen.
     pub(crate) claims: Vec<Claim>,
     pub(crate) routes: Vec<PreparedRoute>,
+    /// The default provider of its binding, if it can be asked: whose identity headers backends may believe.
+    pub(crate) default_provider: Option<Arc<Provider>>,
 }
 
 /// A host that a request asks for.
@@ -42,12 +55,31 @@ pub(crate) struct Admission {
 pub(crate) struct PreparedRoute {
     /// The path as it is compared: a prefix never ends in a slash unless it is the root.
     pub(crate) path: Result<PathMatch, Finding>,
-    /// The Service, or why the route answers 503.
-    pub(crate) backend: Result<Destination, Finding>,
+    /// The methods, `HEAD` beside `GET`; empty for every method.
+    pub(crate) methods: BTreeSet<Method>,
+    /// The Services, or why the route answers 503.
+    pub(crate) backends: Backends,
+    /// The login it asks for.
+    pub(crate) auth: RouteAuth,
+    /// What replaces the prefix of the path: `/`, or a path that does not end in a slash.
+    pub(crate) rewrite: Option<String>,
+    /// How long the Service may take, as Istio writes it.
+    pub(crate) timeout: Option<String>,
+}
+
+impl PreparedRoute {
+    /// Why the route answers 503 for everybody, if it does.
+    pub(crate) fn broken(&self) -> Option<&Finding> {
+        self.auth.refusal().or(self.backends.list.as_ref().err())
+    }
 }
 
 /// The requests, the oldest first.
-pub(crate) fn prepare<'a>(input: &Input<'a>, bindings: &[Binding<'a>]) -> Vec<Prepared<'a>> {
+pub(crate) fn prepare<'a>(
+    input: &Input<'a>,
+    bindings: &[Binding<'a>],
+    resolver: &AuthResolver<'_, 'a>,
+) -> Vec<Prepared<'a>> {
     let mut live: Vec<&IngressRequest> = input
         .requests
         .iter()
@@ -55,28 +87,38 @@ pub(crate) fn prepare<'a>(input: &Input<'a>, bindings: &[Binding<'a>]) -> Vec<Pr
         .filter(|request| request.metadata.deletion_timestamp.is_none())
         .collect();
     live.sort_by(|a, b| Age::of(&a.metadata).cmp(&Age::of(&b.metadata)));
-    live.into_iter().map(|request| prepare_one(request, input, bindings)).collect()
+    live.into_iter().map(|request| prepare_one(request, input, bindings, resolver)).collect()
 }
 
-fn prepare_one<'a>(object: &'a IngressRequest, input: &Input<'a>, bindings: &[Binding<'a>]) -> Prepared<'a> {
+fn prepare_one<'a>(
+    object: &'a IngressRequest,
+    input: &Input<'a>,
+    bindings: &[Binding<'a>],
+    resolver: &AuthResolver<'_, 'a>,
+) -> Prepared<'a> {
     static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let labels = input.namespaces.get(namespace).unwrap_or(&NO_LABELS);
     let origin = Origin { namespace, name, labels, own: &input.settings.namespace };
     let choice = choose(object, &origin, bindings);
-    let claims = match &choice {
-        Ok(choice) => {
-            bindings.get(choice.binding).map(|binding| claims(object, &origin, binding, choice, input))
-        }
-        Err(_) => None,
-    };
+    let chosen = choice.as_ref().ok().and_then(|choice| Some((choice, bindings.get(choice.binding)?)));
+    let claims = chosen.map(|(choice, binding)| claims(object, &origin, binding, choice, input));
+    let routes = object.spec.routes.iter().enumerate().map(|(position, route)| {
+        // Without a binding nothing is served, so that what the login would be does not matter.
+        let auth = chosen
+            .map_or(RouteAuth::Open, |(_, binding)| resolver.of_route(object, route, position, binding));
+        prepare_route(route, namespace, input, resolver.grants, auth)
+    });
+    let routes = routes.collect();
+    let default_provider = chosen.and_then(|(_, binding)| resolver.default_provider(binding));
     Prepared {
         object,
         key: ObjectKey::new(namespace, name),
         choice,
         claims: claims.unwrap_or_default(),
-        routes: object.spec.routes.iter().map(|route| prepare_route(route, namespace, input)).collect(),
+        routes,
+        default_provider,
     }
 }
 
@@ -118,7 +160,13 @@ fn claims(
     claims
 }
 
-fn prepare_route(route: &Route, namespace: &str, input: &Input<'_>) -> PreparedRoute {
+fn prepare_route(
+    route: &Route,
+    namespace: &str,
+    input: &Input<'_>,
+    grants: &GrantIndex<'_>,
+    auth: RouteAuth,
+) -> PreparedRoute {
     let path = match path_problem(&route.path.value) {
         Some(problem) => {
             let message = format!("path {:?}: {problem}", route.path.value);
@@ -126,21 +174,60 @@ fn prepare_route(route: &Route, namespace: &str, input: &Input<'_>) -> PreparedR
         }
         None => Ok(comparable(&route.path)),
     };
-    let backend = match &route.backends[..] {
-        [only] => backend::resolve(only, namespace, input),
-        _ => Err(Finding::bad(
-            Reason::InvalidSpec,
-            format!("path {} must have exactly one backend", route.path.value),
-        )),
-    };
-    PreparedRoute { path, backend }
+    let mut backends = backend::resolve(route, namespace, input, grants);
+    let mut methods: BTreeSet<Method> = route.methods.iter().copied().collect();
+    // Whoever may see an answer to GET may see its headers, and no one else may.
+    if methods.contains(&Method::Get) {
+        methods.insert(Method::Head);
+    }
+    let rewrite = rewrite(route);
+    let timeout = route.timeout.as_deref().map(timeout).transpose();
+    if let Some(problem) = rewrite.as_ref().err().or(timeout.as_ref().err()) {
+        let message = format!("path {}: {problem}", route.path.value);
+        backends.list = Err(Finding::bad(Reason::InvalidSpec, message));
+    }
+    PreparedRoute {
+        path,
+        methods,
+        backends,
+        auth,
+        rewrite: rewrite.ok().flatten(),
+        timeout: timeout.ok().flatten(),
+    }
+}
+
+fn rewrite(route: &Route) -> Result<Option<String>, String> {
+    let Some(rewrite) = &route.rewrite else { return Ok(None) };
+    if route.path.kind != PathMatchType::PathPrefix {
+        return Err("rewrite.type ReplacePrefix needs a path of type PathPrefix".to_owned());
+    }
+    match path_problem(&rewrite.value) {
+        Some(problem) => Err(format!("rewrite.value {:?}: {problem}", rewrite.value)),
+        None => Ok(Some(without_last_slash(&rewrite.value).to_owned())),
+    }
+}
+
+fn timeout(text: &str) -> Result<String, String> {
+    let timeout = duration(text).map_err(|problem| format!("timeout {text:?}: {problem}"))?;
+    if timeout < MIN_TIMEOUT || timeout > MAX_TIMEOUT {
+        return Err(format!("timeout {text:?}: it must be from 1ms to 24h"));
+    }
+    Ok(istio_duration(timeout))
 }
 
 /// A prefix `/app/` covers what `/app` covers.
 fn comparable(path: &PathMatch) -> PathMatch {
-    match (path.kind, path.value.trim_end_matches('/')) {
-        (PathMatchType::PathPrefix, "") => PathMatch { kind: path.kind, value: "/".to_owned() },
-        (PathMatchType::PathPrefix, trimmed) => PathMatch { kind: path.kind, value: trimmed.to_owned() },
-        (PathMatchType::Exact, _) => path.clone(),
+    match path.kind {
+        PathMatchType::PathPrefix => {
+            PathMatch { kind: path.kind, value: without_last_slash(&path.value).to_owned() }
+        }
+        PathMatchType::Exact => path.clone(),
+    }
+}
+
+fn without_last_slash(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
     }
 }

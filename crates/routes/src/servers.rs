@@ -117,6 +117,48 @@ fn namespace_message(key: &ObjectKey, entry: &str, settings: &Settings) -> Strin
     )
 }
 
+/// Where a pod of the gateway can be asked for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    /// The port of the Gateway's server: a port of the Service before the pods, if there is one.
+    pub port: u16,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+/// The listeners by which a pod can be asked for the host: plain HTTP before TLS, the lowest port first. None if each demands
+/// a client certificate.
+pub(crate) fn listeners(
+    host: &str,
+    key: &ObjectKey,
+    facts: &GatewayFacts,
+    settings: &Settings,
+) -> Vec<Listener> {
+    let serves = |server: &&GatewayServer| {
+        let mut entries = server.hosts.iter().map(|entry| split(entry));
+        entries.any(|(namespace, pattern)| pattern_covers(pattern, host) && lets_in(namespace, key, settings))
+    };
+    let listeners = facts.servers.iter().filter(serves).filter_map(|server| {
+        let port = u16::try_from(server.port.number).ok()?;
+        match mode(server)? {
+            Mode::Plain => Some(Listener { port, tls: false }),
+            Mode::Tls if server.tls.as_ref().is_some_and(|tls| asks_nothing(&tls.mode)) => {
+                Some(Listener { port, tls: true })
+            }
+            Mode::Tls | Mode::Redirect => None,
+        }
+    });
+    let mut listeners: Vec<_> = listeners.collect();
+    listeners.sort_by_key(|listener| (listener.tls, listener.port));
+    listeners.dedup();
+    listeners
+}
+
+/// Whether a client without a certificate is let in.
+fn asks_nothing(mode: &str) -> bool {
+    matches!(mode, "SIMPLE" | "OPTIONAL_MUTUAL")
+}
+
 /// Why no host at all can be served through this gateway, or `None`.
 pub(crate) fn reach_problem(key: &ObjectKey, facts: &GatewayFacts, settings: &Settings) -> Option<Finding> {
     let mut entries =

@@ -6,15 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use mesh_api::istio::{HttpRoute, StringMatch, VirtualService};
+use mesh_api::istio::{HttpMatch, HttpRoute, StringMatch, VirtualService};
 use mesh_api::names;
 use mesh_api::syntax::{is_dns_label, is_host, path_problem};
+use regex::Regex;
 use thiserror::Error;
 
-use crate::table::MAX_ROUTES;
+use crate::guard::{ProviderId, TokenKey};
 
 /// The largest object that is written, in bytes of JSON. The API server takes 1.5 MiB and keeps its own notes in it.
 pub const MAX_BYTES: usize = 1024 * 1024;
+/// The longest regular expression that istiod's webhook accepts, in bytes.
+const MAX_REGEX: usize = 1024;
+/// The longest header name.
+const MAX_HEADER: usize = 64;
 
 /// What is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -33,8 +38,9 @@ fn problem(field: impl Into<String>, fault: impl Into<String>) -> Problem {
 /// Everything that is wrong with the `VirtualService`.
 ///
 /// The rules are Istio's own validation of the fields we use, and ours: one concrete host and gateway, never `mesh`,
-/// route names without a user's text, segment-safe prefixes, one full destination or an answer of the gateway's own.
-pub fn validate(object: &VirtualService) -> Vec<Problem> {
+/// route names without a user's text, segment-safe prefixes, full destinations or an answer of the gateway's own, and
+/// for each route with a login the token of its provider, followed by the same paths without it, which answer 503.
+pub fn validate(object: &VirtualService, token_key: &TokenKey) -> Vec<Problem> {
     let mut problems = Vec::new();
     let name = object.metadata.name.as_deref().unwrap_or_default();
     if !is_dns_label(name) {
@@ -56,12 +62,11 @@ pub fn validate(object: &VirtualService) -> Vec<Problem> {
     if object.spec.http.is_empty() {
         problems.push(problem("spec.http", "it has no route"));
     }
-    if object.spec.http.len() > MAX_ROUTES {
-        problems.push(problem("spec.http", format!("it has more than {MAX_ROUTES} routes")));
-    }
     let mut seen = BTreeSet::new();
     for (position, route) in object.spec.http.iter().enumerate() {
-        check_route(route, &format!("spec.http[{position}]"), &mut seen, &mut problems);
+        let rest = object.spec.http.get(position + 1..).unwrap_or_default();
+        let mut check = Check { field: format!("spec.http[{position}]"), problems: &mut problems };
+        check.route(route, rest, token_key, &mut seen);
     }
     match serde_json::to_vec(object) {
         Ok(json) if json.len() <= MAX_BYTES => {}
@@ -92,71 +97,235 @@ fn check_export(entries: &[String], problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_route<'a>(
-    route: &'a HttpRoute,
-    field: &str,
-    seen: &mut BTreeSet<(bool, &'a str)>,
-    problems: &mut Vec<Problem>,
-) {
-    let digest = route.name.strip_prefix(names::OPEN_ROUTE_PREFIX).unwrap_or_default();
-    if digest.is_empty() || !digest.bytes().all(|b| b.is_ascii_hexdigit()) {
-        problems.push(problem(format!("{field}.name"), format!("{:?} is not a name of ours", route.name)));
+/// What the name of a route says.
+enum Verdict<'r> {
+    Open,
+    Protected(&'r str),
+    Probe,
+}
+
+fn verdict(name: &str) -> Option<Verdict<'_>> {
+    let is_hash = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    if let Some(hash) = name.strip_prefix(names::OPEN_ROUTE_PREFIX) {
+        return is_hash(hash).then_some(Verdict::Open);
     }
-    if route.matches.is_empty() {
-        problems.push(problem(format!("{field}.match"), "it matches everything"));
+    if let Some(hash) = name.strip_prefix(names::PROBE_ROUTE_PREFIX) {
+        return is_hash(hash).then_some(Verdict::Probe);
     }
-    for (position, entry) in route.matches.iter().enumerate() {
-        let field = format!("{field}.match[{position}].uri");
+    let (id, hash) = name.strip_prefix(names::AUTH_ROUTE_PREFIX)?.split_once('.')?;
+    (is_hash(id) && is_hash(hash)).then_some(Verdict::Protected(id))
+}
+
+/// Checks one route.
+struct Check<'p> {
+    field: String,
+    problems: &'p mut Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn note(&mut self, part: &str, fault: impl Into<String>) {
+        self.problems.push(problem(format!("{}{part}", self.field), fault));
+    }
+
+    fn route(
+        &mut self,
+        route: &HttpRoute,
+        rest: &[HttpRoute],
+        token_key: &TokenKey,
+        seen: &mut BTreeSet<String>,
+    ) {
+        if route.matches.is_empty() {
+            self.note(".match", "it matches everything");
+        }
+        for (position, entry) in route.matches.iter().enumerate() {
+            self.path(entry, route, position);
+            self.method(entry, position);
+            // Two of the same make the later one dead. The struct writes its fields in one order.
+            let text = serde_json::to_string(entry).unwrap_or_default();
+            if !seen.insert(text.clone()) {
+                self.note(
+                    &format!(".match[{position}]"),
+                    format!("{text} is matched by an earlier route, so that this one is dead"),
+                );
+            }
+        }
+        self.target(route);
+        self.headers(route);
+        match verdict(&route.name) {
+            None => self.note(".name", format!("{:?} is not a name of ours", route.name)),
+            Some(Verdict::Open) => self.unguarded(route),
+            Some(Verdict::Probe) => {
+                self.unguarded(route);
+                if route.direct_response.as_ref().is_none_or(|answer| answer.status != 503) {
+                    self.note(".directResponse", "without a guard chain it must answer 503");
+                }
+            }
+            Some(Verdict::Protected(id)) => self.protected(route, rest, id, token_key),
+        }
+    }
+
+    /// No route that needs no login may depend on the guard header.
+    fn unguarded(&mut self, route: &HttpRoute) {
+        if route.matches.iter().any(|entry| !entry.headers.is_empty() || !entry.without_headers.is_empty()) {
+            self.note(".match", "it depends on a header");
+        }
+    }
+
+    fn protected(&mut self, route: &HttpRoute, rest: &[HttpRoute], id: &str, token_key: &TokenKey) {
+        let Some(id) = ProviderId::parse(id) else {
+            return self.note(".name", format!("{id:?} is not the id of a provider"));
+        };
+        let token = StringMatch::Exact(token_key.token(&id));
+        let only_guard = |headers: &std::collections::BTreeMap<String, StringMatch>| {
+            headers.len() == 1 && headers.get(names::GUARD_HEADER) == Some(&token)
+        };
+        if route.route.is_empty() {
+            let bare = route
+                .matches
+                .iter()
+                .all(|entry| only_guard(&entry.without_headers) && entry.headers.is_empty());
+            if !bare || route.direct_response.as_ref().is_none_or(|answer| answer.status != 503) {
+                self.note("", "the refusal of a protected route must answer 503 to whoever lacks the token");
+            }
+            return;
+        }
+        let guarded =
+            route.matches.iter().all(|entry| only_guard(&entry.headers) && entry.without_headers.is_empty());
+        if !guarded {
+            self.note(".match", "a protected route must demand the token of its provider on each path");
+        }
+        let removed = route.headers.as_ref().and_then(|headers| headers.request.as_ref());
+        if !removed.is_some_and(|request| request.remove.iter().any(|name| name == names::GUARD_HEADER)) {
+            self.note(".headers.request.remove", "the token would reach the backend");
+        }
+        for (position, entry) in route.matches.iter().enumerate() {
+            let refusal = HttpMatch {
+                headers: std::collections::BTreeMap::new(),
+                without_headers: entry.headers.clone(),
+                ..entry.clone()
+            };
+            let refused = rest.iter().find(|other| other.matches.contains(&refusal)).is_some_and(|other| {
+                other.direct_response.as_ref().is_some_and(|answer| answer.status == 503)
+            });
+            if !refused {
+                self.note(
+                    &format!(".match[{position}]"),
+                    "whoever lacks the token is not refused by a later entry of the same path",
+                );
+            }
+        }
+    }
+
+    fn path(&mut self, entry: &HttpMatch, route: &HttpRoute, position: usize) {
+        let part = format!(".match[{position}].uri");
         let (exact, path) = match &entry.uri {
             Some(StringMatch::Exact(path)) => (true, path.as_str()),
             Some(StringMatch::Prefix(path)) => (false, path.as_str()),
-            None => {
-                problems.push(problem(field, "it matches every path"));
-                continue;
+            Some(StringMatch::Regex(regex)) => {
+                if !route.route.is_empty() {
+                    self.note(&part, "a regular expression may only refuse");
+                }
+                return self.regex(&part, regex);
             }
+            None => return self.note(&part, "it matches every path"),
         };
         if !exact && !path.ends_with('/') {
-            problems.push(problem(&field, format!("prefix {path:?} does not end a segment")));
+            self.note(&part, format!("prefix {path:?} does not end a segment"));
         }
         // The slash that ends a prefix does not count as part of the path that a user wrote.
         let written = if exact || path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
         let empty = path.ends_with("//").then_some("it must not hold an empty segment (//)");
         if let Some(fault) = path_problem(written).or(empty) {
-            problems.push(problem(&field, format!("{path:?}: {fault}")));
-        }
-        if !seen.insert((exact, path)) {
-            problems.push(problem(
-                &field,
-                format!("{path:?} is matched by an earlier route, so that this one is dead"),
-            ));
+            self.note(&part, format!("{path:?}: {fault}"));
         }
     }
-    check_target(route, field, problems);
+
+    fn regex(&mut self, part: &str, regex: &str) {
+        if regex.len() > MAX_REGEX {
+            self.note(part, format!("a regular expression of {} bytes is refused by Istio", regex.len()));
+        }
+        // The regex crate takes what RE2 takes, but for a few forms that the compiler does not make.
+        if let Err(error) = Regex::new(regex) {
+            self.note(part, format!("{regex:?} is not a regular expression: {error}"));
+        }
+    }
+
+    fn method(&mut self, entry: &HttpMatch, position: usize) {
+        let part = format!(".match[{position}].method");
+        let text = match &entry.method {
+            None => return,
+            Some(StringMatch::Exact(text)) => text.as_str(),
+            Some(StringMatch::Regex(regex)) => {
+                regex.strip_prefix("(?i:").and_then(|rest| rest.strip_suffix(')')).unwrap_or(regex)
+            }
+            Some(StringMatch::Prefix(_)) => return self.note(&part, "a method has no prefix"),
+        };
+        if text.is_empty() || !text.split('|').all(|name| name.bytes().all(|b| b.is_ascii_uppercase())) {
+            self.note(&part, format!("{text:?} is not a list of methods"));
+        }
+    }
+
+    fn target(&mut self, route: &HttpRoute) {
+        match (&route.route[..], &route.direct_response) {
+            ([], Some(response)) => {
+                if !(200..=599).contains(&response.status) {
+                    self.note(".directResponse.status", format!("{} is no answer", response.status));
+                }
+            }
+            ([_, ..], None) => {
+                let weights: Option<Vec<u32>> = route.route.iter().map(|entry| entry.weight).collect();
+                match (route.route.len(), weights) {
+                    (1, None) => {}
+                    (1, Some(_)) => self.note(".route[0].weight", "a single destination needs none"),
+                    (_, Some(weights)) if weights.iter().all(|weight| (1..=1_000_000).contains(weight)) => {}
+                    _ => self
+                        .note(".route", "each of several destinations must have a weight from 1 to 1000000"),
+                }
+                for (position, entry) in route.route.iter().enumerate() {
+                    let destination = &entry.destination;
+                    let part = format!(".route[{position}].destination");
+                    if !is_host(&destination.host) || !destination.host.contains('.') {
+                        let fault = format!("{:?} is not a full name", destination.host);
+                        self.note(&format!("{part}.host"), fault);
+                    }
+                    if destination.port.is_none_or(|port| port.number == 0) {
+                        self.note(&format!("{part}.port"), "it has no port");
+                    }
+                }
+            }
+            _ => self.note("", "it must have destinations, or an answer of the gateway's own"),
+        }
+        if let Some(uri) = route.rewrite.as_ref().and_then(|rewrite| rewrite.uri.as_deref())
+            && let Some(fault) = path_problem(uri)
+        {
+            self.note(".rewrite.uri", format!("{uri:?}: {fault}"));
+        }
+        if let Some(timeout) = &route.timeout
+            && !is_istio_duration(timeout)
+        {
+            self.note(".timeout", format!("{timeout:?} is not a duration"));
+        }
+    }
+
+    fn headers(&mut self, route: &HttpRoute) {
+        let operations = route.headers.iter().flat_map(|headers| [&headers.request, &headers.response]);
+        for operations in operations.flatten() {
+            for name in operations.remove.iter().chain(operations.set.keys()) {
+                let token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
+                if name.is_empty() || name.len() > MAX_HEADER || !name.bytes().all(token) || name == "host" {
+                    self.note(".headers", format!("{name:?} is not a header that may be changed"));
+                }
+            }
+        }
+    }
 }
 
-fn check_target(route: &HttpRoute, field: &str, problems: &mut Vec<Problem>) {
-    match (&route.route[..], &route.direct_response) {
-        ([], Some(response)) => {
-            if !(200..=599).contains(&response.status) {
-                problems.push(problem(
-                    format!("{field}.directResponse.status"),
-                    format!("{} is no answer", response.status),
-                ));
-            }
-        }
-        ([only], None) => {
-            let destination = &only.destination;
-            let field = format!("{field}.route[0].destination");
-            if !is_host(&destination.host) || !destination.host.contains('.') {
-                problems.push(problem(
-                    format!("{field}.host"),
-                    format!("{:?} is not a full name", destination.host),
-                ));
-            }
-            if destination.port.is_none_or(|port| port.number == 0) {
-                problems.push(problem(format!("{field}.port"), "it has no port"));
-            }
-        }
-        _ => problems.push(problem(field, "it must have one destination, or an answer of the gateway's own")),
-    }
+/// Whether this is a number of seconds or milliseconds, as the compiler writes durations.
+fn is_istio_duration(text: &str) -> bool {
+    let number = text.strip_suffix("ms").or_else(|| text.strip_suffix('s'));
+    number.is_some_and(|number| {
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        whole.len() <= 8 && digits(whole) && fraction.len() <= 9 && digits(fraction)
+    })
 }

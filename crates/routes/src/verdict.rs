@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use mesh_api::Reason;
 use mesh_api::integrator::{RouteStatus, ServedCount};
 
+use crate::auth::{Providers, RouteAuth};
 use crate::bindings::Binding;
-use crate::input::ObjectKey;
-use crate::output::{BindingVerdict, Finding, RequestVerdict};
+use crate::guard::ProviderId;
+use crate::host::Host;
+use crate::input::{ChainFacts, ForeignRoutes, Input, ObjectKey};
+use crate::output::{BindingVerdict, Finding, ProviderVerdict, RequestVerdict};
 use crate::prepare::{Claim, Prepared};
-use crate::table::{RouteOutcome, Table};
+use crate::table::{Claimant, Outcome, RouteOutcome};
 use crate::text;
 use crate::validate::Problem;
 
@@ -23,27 +26,94 @@ struct Recorded {
     routes: Result<Vec<RouteOutcome>, Finding>,
     /// The `VirtualService` that holds the routes, as far as they are in the table.
     object: String,
+    /// For each protected route of the request that is in the table: whether its check is in force.
+    checks: BTreeMap<usize, Result<(), Finding>>,
 }
 
 impl Hosts {
-    /// Takes note of what became of the claims to a host, whose routes are in the `VirtualService` of this name.
-    pub(crate) fn record(&mut self, table: Table, object: &str) {
-        for outcome in table.outcomes {
-            let recorded = Recorded { routes: outcome.routes, object: object.to_owned() };
-            self.claims.insert((outcome.request, outcome.claim), recorded);
+    /// Takes note of what became of a host, whose routes are in the `VirtualService` of this name.
+    pub(crate) fn record(
+        &mut self,
+        host: &Host,
+        claimants: &[Claimant<'_>],
+        object: &str,
+        gateway: &ObjectKey,
+        chain: &ChainFacts,
+        foreign: Option<&Finding>,
+    ) {
+        for (place, (outcome, claimant)) in host.outcomes.iter().zip(claimants).enumerate() {
+            let of_claimant = host.demands.range((place, 0)..=(place, usize::MAX));
+            let checks = of_claimant.map(|((_, position), demand)| {
+                let check = match foreign {
+                    Some(finding) => Err(finding.clone()),
+                    None => in_force(&demand.id, &demand.provider.key, gateway, chain),
+                };
+                (*position, check)
+            });
+            let checks = checks.collect();
+            let recorded = Recorded { routes: outcome.clone(), object: object.to_owned(), checks };
+            self.claims.insert((claimant.request, claimant.claim), recorded);
         }
     }
 }
 
+/// Whether every pod of the gateway checks this provider's logins.
+fn in_force(
+    id: &ProviderId,
+    provider: &ObjectKey,
+    gateway: &ObjectKey,
+    chain: &ChainFacts,
+) -> Result<(), Finding> {
+    match &chain.chain {
+        Some(Err(finding)) => return Err(finding.clone()),
+        _ if chain.holds.contains(id) => return Ok(()),
+        _ => {}
+    }
+    let message = format!(
+        "not every pod of Gateway {gateway} checks the logins of AuthProvider {provider} yet; until then the routes answer \
+         503"
+    );
+    Err(Finding { status: crate::output::Status::False, reason: Reason::ChainPending, message })
+}
+
+/// Why a check on this host does not decide: a `VirtualService` of somebody else has the same host on the same gateway and
+/// comes first. Istio puts the routes of one host in the order of (creationTimestamp, name, namespace).
+pub(crate) fn foreign(input: &Input<'_>, gateway: &ObjectKey, host: &str, own_name: &str) -> Option<Finding> {
+    let own = input.written.get(own_name);
+    let own_namespace = &input.settings.namespace;
+    let comes_first = |other: &&ForeignRoutes| {
+        let Some(created) = own else { return true };
+        (&other.created, &other.key.name, &other.key.namespace)
+            < (created, &own_name.to_owned(), own_namespace)
+    };
+    let mut first: Vec<&ForeignRoutes> = input
+        .foreign
+        .iter()
+        .filter(|other| other.gateways.contains(gateway) && other.hosts.iter().any(|name| name == host))
+        .filter(comes_first)
+        .collect();
+    first.sort_by(|a, b| a.key.cmp(&b.key));
+    if first.is_empty() {
+        return None;
+    }
+    let named = first.iter().map(|other| format!("{} (of {})", other.key, other.owner));
+    let message = format!(
+        "host {host} of Gateway {gateway} is also served by the older VirtualService {}, whose routes come first and ask for \
+         no login: have the host removed there, or delete it",
+        text::list(named, ", ")
+    );
+    Some(Finding::bad(Reason::ForeignRoute, message))
+}
+
 /// Turns the outcomes of a table whose object failed our own check into refusals.
-pub(crate) fn withhold(table: &mut Table, name: &str, problems: &[Problem]) {
+pub(crate) fn withhold(outcomes: &mut [Outcome], name: &str, problems: &[Problem]) {
     let message = format!(
         "VirtualService {name} failed the integrator's own check and was not written, which is a defect: {}",
         text::list(problems, "; ")
     );
-    for outcome in &mut table.outcomes {
-        if outcome.routes.is_ok() {
-            outcome.routes = Err(Finding::bad(Reason::InvalidRoutes, message.clone()));
+    for outcome in outcomes {
+        if outcome.is_ok() {
+            *outcome = Err(Finding::bad(Reason::InvalidRoutes, message.clone()));
         }
     }
 }
@@ -53,15 +123,16 @@ struct HostResult<'a> {
     claim: &'a Claim,
     routes: Result<&'a [RouteOutcome], &'a Finding>,
     object: Option<&'a str>,
+    checks: Option<&'a BTreeMap<usize, Result<(), Finding>>>,
 }
 
 impl HostResult<'_> {
     fn in_table(&self, route: usize) -> bool {
-        self.routes.is_ok_and(|routes| matches!(routes.get(route), Some(RouteOutcome::InTable)))
+        self.routes.is_ok_and(|routes| routes.get(route).is_some_and(RouteOutcome::in_table))
     }
 
     fn in_table_at_all(&self) -> bool {
-        self.routes.is_ok_and(|routes| routes.iter().any(|route| matches!(route, RouteOutcome::InTable)))
+        self.routes.is_ok_and(|routes| routes.iter().any(RouteOutcome::in_table))
     }
 }
 
@@ -81,7 +152,8 @@ impl<'a> Judged<'a> {
                 // Every admitted claim is recorded.
                 (Ok(_), None) => return None,
             };
-            Some(HostResult { claim, routes, object: recorded.map(|recorded| recorded.object.as_str()) })
+            let object = recorded.map(|recorded| recorded.object.as_str());
+            Some(HostResult { claim, routes, object, checks: recorded.map(|recorded| &recorded.checks) })
         });
         Self { prepared, hosts: results.collect() }
     }
@@ -92,14 +164,24 @@ impl<'a> Judged<'a> {
         for host in &self.hosts {
             match host.routes {
                 Err(finding) => refusals.push(finding),
-                Ok(routes) => refusals.extend(routes.iter().filter_map(|route| match route {
-                    RouteOutcome::Lost(finding) => Some(finding),
-                    RouteOutcome::InTable | RouteOutcome::Invalid => None,
-                })),
+                Ok(routes) => refusals.extend(routes.iter().filter_map(RouteOutcome::finding)),
             }
         }
-        refusals.extend(self.prepared.routes.iter().filter_map(|route| route.path.as_ref().err()));
+        for route in &self.prepared.routes {
+            refusals.extend(route.path.as_ref().err());
+            refusals.extend(route.auth.refusal().filter(|finding| !is_reference(finding.reason)));
+        }
         refusals
+    }
+
+    /// What the request names and is not there, or not for it.
+    fn missing(&self) -> Vec<&'a Finding> {
+        let of_route = |route: &'a crate::prepare::PreparedRoute| {
+            let auth = route.auth.refusal().filter(|finding| is_reference(finding.reason));
+            let backends = &route.backends;
+            auth.into_iter().chain(backends.list.as_ref().err()).chain(backends.missing.as_ref())
+        };
+        self.prepared.routes.iter().flat_map(of_route).collect()
     }
 
     fn served_at_all(&self) -> bool {
@@ -131,16 +213,56 @@ impl<'a> Judged<'a> {
     }
 
     fn resolved_refs(&self) -> Finding {
-        let missing: Vec<&Finding> =
-            self.prepared.routes.iter().filter_map(|route| route.backend.as_ref().err()).collect();
+        let missing = self.missing();
         match missing.first() {
-            None => Finding::good(Reason::ResolvedRefs, "every Service and port exists"),
+            None => Finding::good(Reason::ResolvedRefs, "every Service, port and provider exists"),
             Some(first) => {
-                let answer = if self.served_at_all() { "; meanwhile the route answers 503" } else { "" };
-                let messages = missing.iter().map(|finding| &finding.message);
+                let closed = self.prepared.routes.iter().any(|route| route.broken().is_some());
+                let answer =
+                    if closed && self.served_at_all() { "; meanwhile the route answers 503" } else { "" };
+                // Routes that name the same provider have the same to say.
+                let messages: BTreeSet<&String> = missing.iter().map(|finding| &finding.message).collect();
                 Finding::bad(first.reason, format!("{}{answer}", text::list(messages, "; ")))
             }
         }
+    }
+
+    fn auth_in_force(&self) -> Finding {
+        let asks = self.prepared.routes.iter().any(|route| !route.auth.is_open());
+        if !asks {
+            return Finding::good(Reason::NoAuth, "no route asks for a login");
+        }
+        let closed = self.prepared.routes.iter().find_map(|route| route.auth.refusal());
+        if let Some(finding) = closed {
+            let message = format!("{}; until then the route answers 503", finding.message);
+            return Finding::bad(finding.reason, message);
+        }
+        let checks = || self.hosts.iter().filter_map(|host| host.checks).flat_map(BTreeMap::values);
+        let failed: BTreeSet<&String> =
+            checks().filter_map(|check| check.as_ref().err()).map(|finding| &finding.message).collect();
+        if let Some(first) = checks().find_map(|check| check.as_ref().err()) {
+            return Finding { message: text::list(failed, "; "), ..first.clone() };
+        }
+        if checks().next().is_none() {
+            return Finding::good(Reason::NoAuth, "no route that asks for a login is served");
+        }
+        Finding::good(Reason::InForce, "every gateway pod checks the logins that the routes ask for")
+    }
+
+    /// Who must have logged in, for people.
+    fn auth(&self) -> Option<String> {
+        self.prepared.choice.as_ref().ok()?;
+        let names: BTreeSet<String> = self
+            .prepared
+            .routes
+            .iter()
+            .map(|route| match &route.auth {
+                RouteAuth::Open => "None".to_owned(),
+                RouteAuth::Closed(_) => "Refused".to_owned(),
+                RouteAuth::Protected(provider) => provider.key.to_string(),
+            })
+            .collect();
+        Some(text::list(names, ","))
     }
 
     fn urls(&self) -> Vec<String> {
@@ -152,7 +274,7 @@ impl<'a> Judged<'a> {
         let origin = host.claim.admission.as_ref().ok()?.origin.as_ref()?;
         let served = self.prepared.routes.iter().enumerate();
         let mut paths = served
-            .filter(|(position, route)| route.backend.is_ok() && host.in_table(*position))
+            .filter(|(position, route)| route.broken().is_none() && host.in_table(*position))
             .filter_map(|(_, route)| route.path.as_ref().ok())
             .map(|path| path.value.as_str());
         let first = paths.clone().next()?;
@@ -162,18 +284,18 @@ impl<'a> Judged<'a> {
     fn route_statuses(&self) -> Vec<RouteStatus> {
         let specs = self.prepared.object.spec.routes.iter().zip(&self.prepared.routes).enumerate();
         let statuses = specs.map(|(position, (spec, prepared))| {
-            let (reason, message) = match (&prepared.path, &prepared.backend) {
-                (Err(finding), _) => (finding.reason, finding.message.clone()),
-                (Ok(_), backend) => self.route_state(position, backend.as_ref().err()),
+            let (reason, message) = match &prepared.path {
+                Err(finding) => (finding.reason, finding.message.clone()),
+                Ok(_) => self.route_state(position, prepared),
             };
             RouteStatus { path: spec.path.clone(), reason: reason.to_string(), message }
         });
         statuses.collect()
     }
 
-    fn route_state(&self, position: usize, broken: Option<&Finding>) -> (Reason, String) {
+    fn route_state(&self, position: usize, route: &crate::prepare::PreparedRoute) -> (Reason, String) {
         let in_tables = self.hosts.iter().filter(|host| host.in_table(position)).count();
-        if let Some(finding) = broken.filter(|_| in_tables > 0) {
+        if let Some(finding) = route.broken().filter(|_| in_tables > 0) {
             return (finding.reason, format!("{}; meanwhile it answers 503", finding.message));
         }
         let elsewhere = if in_tables > 0 { "; it is served on other hosts" } else { "" };
@@ -183,14 +305,17 @@ impl<'a> Judged<'a> {
             return (finding.reason, in_condition);
         }
         for host in &self.hosts {
-            match host.routes {
+            match host.routes.map(|routes| routes.get(position)) {
                 Err(finding) => return (finding.reason, in_condition),
-                Ok(routes) => {
-                    if let Some(RouteOutcome::Lost(finding)) = routes.get(position) {
-                        return (finding.reason, format!("{}{elsewhere}", finding.message));
-                    }
+                Ok(Some(RouteOutcome::Lost(finding))) => {
+                    return (finding.reason, format!("{}{elsewhere}", finding.message));
                 }
+                Ok(Some(RouteOutcome::Partly(finding))) => return (finding.reason, finding.message.clone()),
+                Ok(Some(RouteOutcome::InTable | RouteOutcome::Invalid) | None) => {}
             }
+        }
+        if let Some(finding) = &route.backends.missing {
+            return (finding.reason, finding.message.clone());
         }
         (Reason::Served, String::new())
     }
@@ -199,8 +324,9 @@ impl<'a> Judged<'a> {
         let binding = self.prepared.choice.as_ref().ok().and_then(|choice| bindings.get(choice.binding));
         let accepted = self.accepted(bindings);
         let resolved_refs = self.resolved_refs();
+        let auth_in_force = self.auth_in_force();
         let gateway = binding.map(|binding| &binding.ready);
-        let problem = [Some(&accepted), Some(&resolved_refs), gateway]
+        let problem = [Some(&accepted), Some(&resolved_refs), gateway, Some(&auth_in_force)]
             .into_iter()
             .flatten()
             .find(|finding| !finding.holds());
@@ -217,7 +343,9 @@ impl<'a> Judged<'a> {
             generation: self.prepared.object.metadata.generation,
             accepted,
             resolved_refs,
+            auth_in_force,
             ready,
+            auth: self.auth(),
             binding: binding.map(|binding| binding.name.to_owned()),
             urls: self.urls(),
             routes: self.route_statuses(),
@@ -237,6 +365,61 @@ pub(crate) fn requests(
     let mut verdicts: Vec<RequestVerdict> = judged.map(|judged| judged.verdict(bindings)).collect();
     verdicts.sort_by(|a, b| a.key.cmp(&b.key));
     verdicts
+}
+
+/// Whether the reason is about something that the request names, rather than about what it may ask for.
+fn is_reference(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::ProviderNotFound
+            | Reason::ProviderInvalid
+            | Reason::ReferenceNotGranted
+            | Reason::GrantsNotServed
+    )
+}
+
+/// The verdicts on the providers, sorted by namespace and name.
+pub(crate) fn providers(
+    providers: &Providers<'_>,
+    requests: &[Prepared<'_>],
+    hosts: &Hosts,
+) -> Vec<ProviderVerdict> {
+    let mut uses: BTreeMap<&ObjectKey, (i32, Option<&Finding>)> = BTreeMap::new();
+    for (place, request) in requests.iter().enumerate() {
+        for (position, route) in request.routes.iter().enumerate() {
+            let RouteAuth::Protected(provider) = &route.auth else { continue };
+            let (count, pending) = uses.entry(&provider.key).or_default();
+            *count = count.saturating_add(1);
+            let claims = hosts.claims.range((place, 0)..=(place, usize::MAX));
+            let mut checks = claims.filter_map(|(_, recorded)| recorded.checks.get(&position));
+            *pending = pending.or_else(|| checks.find_map(|check| check.as_ref().err()));
+        }
+    }
+    let judged = providers.list.values().map(|provider| {
+        let (routes, pending) = uses.get(&provider.key).copied().unwrap_or_default();
+        let accepted = match &provider.accepted {
+            Ok(_) => Finding::good(Reason::Accepted, "routes may ask for its logins"),
+            Err(finding) => finding.clone(),
+        };
+        let resolved_refs = match &provider.resolved {
+            Ok(()) => Finding::good(Reason::ResolvedRefs, "its Service and port exist"),
+            Err(finding) => finding.clone(),
+        };
+        let problem = [&accepted, &resolved_refs].into_iter().find(|finding| !finding.holds()).or(pending);
+        let ready = problem.cloned().unwrap_or_else(|| {
+            let message = if routes == 0 { "no route asks for its logins" } else { "its logins are checked" };
+            Finding::good(Reason::Ready, message)
+        });
+        ProviderVerdict {
+            key: provider.key.clone(),
+            generation: provider.object.metadata.generation,
+            accepted,
+            resolved_refs,
+            ready,
+            routes,
+        }
+    });
+    judged.collect()
 }
 
 /// The verdicts on the bindings, sorted by name. `verdicts` are those on the requests.

@@ -289,14 +289,21 @@ impl Ctx {
         done.clone().map_err(|e| anyhow::anyhow!("install Istio: {e}"))
     }
 
-    /// The run's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio.
+    /// The run's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio. It waits
+    /// seconds where it would wait a minute: between writes of a guard chain, and for connections to drain.
     pub async fn integrator(&self) -> Result<()> {
         static INTEGRATOR: OnceLock<Result<(), String>> = OnceLock::new();
         self.istio().await?;
         let session = self.session.clone();
         let done = tokio::task::spawn_blocking(move || {
             INTEGRATOR
-                .get_or_init(|| crate::operators::deploy_integrator(&session).map_err(|e| format!("{e:#}")))
+                .get_or_init(|| {
+                    let haste =
+                        [("ISTIO_INTEGRATOR_CHAIN_INTERVAL", "2s"), ("ISTIO_INTEGRATOR_DRAIN_TIME", "2s")];
+                    crate::operators::deploy_integrator(&session)
+                        .and_then(|()| crate::operators::set_integrator_env(&session, &haste))
+                        .map_err(|e| format!("{e:#}"))
+                })
                 .clone()
         });
         done.await?.map_err(|e| anyhow::anyhow!("deploy istio-integrator: {e}"))

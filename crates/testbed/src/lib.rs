@@ -18,6 +18,7 @@ mod namespace;
 pub mod operators;
 pub mod paths;
 mod pki;
+pub mod raw;
 mod rundir;
 mod supervisor;
 pub mod tools;

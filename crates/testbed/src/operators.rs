@@ -48,12 +48,30 @@ pub fn deploy_integrator(session: &Session) -> Result<()> {
     // Other tests may apply the CRDs at this very moment; server-side apply does not mind who was first.
     let apply = ["apply", "--server-side", "--force-conflicts", "-k", &base];
     output(session.kubectl(apply), None).context("kubectl apply --server-side -k deploy/integrator")?;
+    rolled_out(session)
+}
+
+/// Sets variables of the deployed integrator and waits until it runs with them.
+pub fn set_integrator_env(session: &Session, variables: &[(&str, &str)]) -> Result<()> {
+    let variables: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut args = vec!["-n", "istio-integrator", "set", "env", "deployment/istio-integrator"];
+    args.extend(variables.iter().map(String::as_str));
+    output(session.kubectl(args), None).context("kubectl set env")?;
+    rolled_out(session)
+}
+
+fn rolled_out(session: &Session) -> Result<()> {
     let namespace = ["-n", "istio-integrator"];
     let names =
         output(session.kubectl([&namespace[..], &["get", "deployments", "-o", "name"]].concat()), None)?;
     for name in names.lines() {
-        let wait = [&namespace[..], &["rollout", "status", "--timeout=60s", name]].concat();
-        output(session.kubectl(wait), None).with_context(|| format!("wait for {name}"))?;
+        let wait = [&namespace[..], &["rollout", "status", "--timeout=180s", name]].concat();
+        let rolled = output(session.kubectl(wait), None).with_context(|| format!("wait for {name}"));
+        if let Err(error) = rolled {
+            let why = [&namespace[..], &["get", "pods,events", "-o", "wide"]].concat();
+            let seen = output(session.kubectl(why), None).unwrap_or_default();
+            return Err(error.context(seen));
+        }
     }
     Ok(())
 }

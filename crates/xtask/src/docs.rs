@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 fn pages() -> Vec<(PathBuf, String)> {
     let root = testbed::paths::repo_root();
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(root.join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"))
-        .collect();
-    paths.push(root.join("README.md"));
+    let mut paths = vec![root.join("README.md")];
+    for folder in ["docs", "docs/how-to"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        paths.extend(entries.filter(|path| path.extension().is_some_and(|e| e == "md")));
+    }
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
 }
 
@@ -39,7 +38,13 @@ fn every_quoted_object_is_one_that_a_test_applies() {
             }
         }
     }
-    assert!(quoted >= 5, "only {quoted} objects are quoted: are the fences still written as here?");
+    assert!(quoted >= 20, "only {quoted} objects are quoted: are the fences still written as here?");
+}
+
+/// The anchor that a heading gets on GitHub.
+fn anchor_of(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    text.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
 #[test]
@@ -51,7 +56,17 @@ fn links_lead_somewhere() {
             if target.is_empty() || target.contains("://") {
                 continue;
             }
-            assert!(folder.join(target).exists(), "{} links to {link}", path.display());
+            let target = folder.join(target);
+            assert!(target.exists(), "{} links to {link}", path.display());
+            let Some((_, anchor)) = link.split_once('#') else { continue };
+            let text = std::fs::read_to_string(&target).unwrap();
+            let anchors: Vec<String> =
+                text.lines().filter(|line| line.starts_with('#')).map(anchor_of).collect();
+            assert!(
+                anchors.iter().any(|known| known == anchor),
+                "{} links to {link}: {anchors:?}",
+                path.display()
+            );
         }
     }
 }

@@ -5,28 +5,71 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, anyhow, bail};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use mesh_api::istio::Gateway;
-use mesh_api::{GatewayBinding, IngressRequest};
-use routes::{GatewayFacts, Input, ObjectKey, ServiceFacts, Settings};
+use mesh_api::gateway_api::ReferenceGrant;
+use mesh_api::istio::{EnvoyFilter, Gateway, ServiceEntry};
+use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
+use routes::guard::{Chain, GuardedGateway, TokenKey, groups};
+use routes::{
+    ChainFacts, Compiler, ForeignRoutes, GatewayFacts, Grants, Input, ObjectKey, Output, ServiceFacts,
+    Settings,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::observe;
+
+/// Tokens and markers in compiled files are derived from this, since the integrator's own key is not for files. They are
+/// worth nothing in a cluster.
+const EXAMPLE_KEY: TokenKey = TokenKey::new([0; 32]);
 
 /// The namespace of an object that names none, as for `kubectl`.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// Everything that files hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Documents {
     bindings: Vec<GatewayBinding>,
     requests: Vec<IngressRequest>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     services: BTreeMap<ObjectKey, ServiceFacts>,
     gateways: BTreeMap<ObjectKey, GatewayFacts>,
+    /// The labels of each Gateway's pods.
+    selectors: BTreeMap<ObjectKey, BTreeMap<String, String>>,
+    providers: Vec<AuthProvider>,
+    grants: Grants,
+    claims: BTreeMap<String, Vec<ObjectKey>>,
+    foreign: Vec<ForeignRoutes>,
+    written: BTreeMap<String, Option<Time>>,
+    chains: BTreeMap<ObjectKey, ChainFacts>,
+    token_key: TokenKey,
     /// What was read already, to refuse the same object twice.
     seen: BTreeSet<String>,
     /// Objects of kinds that play no part, as the user would name them.
     ignored: Vec<String>,
+}
+
+impl Default for Documents {
+    fn default() -> Self {
+        Self {
+            bindings: Vec::new(),
+            requests: Vec::new(),
+            namespaces: BTreeMap::new(),
+            services: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+            selectors: BTreeMap::new(),
+            providers: Vec::new(),
+            // Whether a cluster serves the kind cannot be seen in files: what grants they hold counts.
+            grants: Grants { served: true, list: Vec::new() },
+            claims: BTreeMap::new(),
+            foreign: Vec::new(),
+            written: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            token_key: EXAMPLE_KEY,
+            seen: BTreeSet::new(),
+            ignored: Vec::new(),
+        }
+    }
 }
 
 impl Documents {
@@ -50,8 +93,41 @@ impl Documents {
         &self.ignored
     }
 
+    /// What the documents compile to, and the guard chains for this root namespace, by which the logins would be in force.
+    pub(super) fn compile(
+        &mut self,
+        settings: &Settings,
+        root_namespace: &str,
+    ) -> (Output, Vec<EnvoyFilter>) {
+        let mut compiler = Compiler::default();
+        let wanted = compiler.compile(&self.input(settings)).chains;
+        let gateways = wanted.keys().map(|key| {
+            let selector = self.selectors.get(key).cloned().unwrap_or_default();
+            (key.clone(), GuardedGateway { selector, pods: BTreeSet::new() })
+        });
+        let mut chains: BTreeMap<BTreeMap<String, String>, Chain> = BTreeMap::new();
+        for (gateway, group) in groups(&gateways.collect()) {
+            let providers = wanted.get(&gateway).cloned().unwrap_or_default();
+            let facts = self.chains.entry(gateway).or_default();
+            match group {
+                Ok(selector) => {
+                    facts.chain = Some(Ok(Chain::name(&selector)));
+                    facts.holds.extend(providers.keys().cloned());
+                    let chain = chains
+                        .entry(selector.clone())
+                        .or_insert_with(|| Chain { selector, ..Chain::default() });
+                    chain.providers.extend(providers);
+                }
+                Err(finding) => facts.chain = Some(Err(finding)),
+            }
+        }
+        let filters =
+            chains.values().map(|chain| chain.envoy_filter(root_namespace, &self.token_key)).collect();
+        (compiler.compile(&self.input(settings)), filters)
+    }
+
     /// The input of the compile.
-    pub(super) fn input<'a>(&'a self, settings: &'a Settings) -> Input<'a> {
+    fn input<'a>(&'a self, settings: &'a Settings) -> Input<'a> {
         Input {
             settings,
             istio_served: true,
@@ -60,6 +136,13 @@ impl Documents {
             namespaces: &self.namespaces,
             services: &self.services,
             gateways: &self.gateways,
+            providers: self.providers.iter().collect(),
+            grants: &self.grants,
+            claims: &self.claims,
+            foreign: &self.foreign,
+            written: &self.written,
+            chains: &self.chains,
+            token_key: &self.token_key,
         }
     }
 
@@ -90,6 +173,26 @@ impl Documents {
                 self.requests.push(object);
                 Ok(())
             }
+            (mesh_api::names::INTEGRATOR_GROUP, "AuthProvider") => {
+                let mut object: AuthProvider = decode(document, true)?;
+                self.register(&kind, &mut object.metadata, true)?;
+                self.providers.push(object);
+                Ok(())
+            }
+            ("gateway.networking.k8s.io", "ReferenceGrant") => {
+                let mut object: ReferenceGrant = decode(document, false)?;
+                self.register(&kind, &mut object.metadata, true)?;
+                self.grants.list.push(observe::grant(&object));
+                Ok(())
+            }
+            ("networking.istio.io", "ServiceEntry") => {
+                let mut object: ServiceEntry = decode(document, false)?;
+                let key = self.register(&kind, &mut object.metadata, true)?;
+                for host in observe::claimed_hosts(&object.spec) {
+                    self.claims.entry(host).or_default().push(key.clone());
+                }
+                Ok(())
+            }
             ("", "Service") => {
                 let mut object: Service = decode(document, false)?;
                 let key = self.register(&kind, &mut object.metadata, true)?;
@@ -105,12 +208,15 @@ impl Documents {
             ("networking.istio.io", "Gateway") => {
                 let mut object: Gateway = decode(document, false)?;
                 let key = self.register(&kind, &mut object.metadata, true)?;
+                self.selectors.insert(key.clone(), object.spec.selector.clone());
                 self.gateways.insert(key, GatewayFacts::from(&object));
                 Ok(())
             }
             // A slip in the name of one of our own kinds must not pass as something of somebody else.
             (mesh_api::names::INTEGRATOR_GROUP, other) => {
-                bail!("there is no kind {other} in {version}: it is GatewayBinding or IngressRequest")
+                bail!(
+                    "there is no kind {other} in {version}: it is AuthProvider, GatewayBinding or IngressRequest"
+                )
             }
             _ => {
                 let name =
@@ -247,10 +353,10 @@ spec: {selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol
                 "document 2: Namespace a is there twice",
             ),
             (
-                &format!("{request}{{routes: [{{backends: [{{service: a, port: 80, weight: 1}}]}}]}}"),
-                "spec.routes[0].backends[0].weight",
+                &format!("{request}{{routes: [{{backends: [{{service: a, port: 80, share: 1}}]}}]}}"),
+                "spec.routes[0].backends[0].share",
             ),
-            (&format!("{request}{{auth: {{type: None}}, routes: []}}"), "there is no field spec.auth"),
+            (&format!("{request}{{login: {{type: None}}, routes: []}}"), "there is no field spec.login"),
             (
                 &format!("{request}{{routes: [{{backends: [{{service: a, port: 99999}}]}}]}}"),
                 "IngressRequest shop",

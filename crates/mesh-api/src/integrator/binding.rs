@@ -51,6 +51,36 @@ pub struct GatewayBindingSpec {
     pub namespaces: NamespaceSelection,
     /// The hosts that requests may have.
     pub hosts: HostPolicy,
+    /// Who must have logged in. Default: nobody, unless a request says so.
+    #[serde(default)]
+    pub auth: BindingAuth,
+}
+
+/// What a binding says about logins.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BindingAuth {
+    /// Whether every route must have a provider: requests without one are refused. Default: false.
+    #[serde(default)]
+    pub required: bool,
+    /// The provider of routes that say nothing of their own, by namespace and name. It needs no `ReferenceGrant`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DefaultProviderReference")]
+    pub default_provider_ref: Option<DefaultProviderReference>,
+}
+
+/// An `AuthProvider`, by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DefaultProviderReference {
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
+    pub name: String,
 }
 
 /// A gateway, by its type.

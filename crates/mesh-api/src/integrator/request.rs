@@ -26,6 +26,7 @@ use crate::schema;
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
     printcolumn(name = "URL", type_ = "string", json_path = ".status.urls[0]"),
+    printcolumn(name = "Auth", type_ = "string", json_path = ".status.auth"),
     printcolumn(
         name = "Reason",
         type_ = "string",
@@ -43,10 +44,13 @@ pub struct IngressRequestSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::hosts")]
     pub hosts: Vec<String>,
+    /// Who must have logged in to reach the routes that say nothing of their own. Default: what the binding says.
+    #[serde(default)]
+    pub auth: RequestAuth,
     /// Where the paths lead. The most specific path wins, whatever the order here: exact paths first, then the longest
     /// prefix.
     #[schemars(length(min = 1, max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_paths())]
+    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_routes())]
     pub routes: Vec<Route>,
 }
 
@@ -62,14 +66,134 @@ pub struct BindingReference {
 
 /// One path and where it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = schema::rewrite_of_prefix())]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// The paths. Default: every path.
     #[serde(default)]
     pub path: PathMatch,
-    /// The Service that answers: exactly one.
-    #[schemars(length(min = 1, max = 1))]
+    /// The methods. `GET` covers `HEAD` as well. Of two routes of one path, the one with methods comes first. Default:
+    /// every method.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub methods: Vec<Method>,
+    /// Who must have logged in. Default: what the request says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RequestAuth")]
+    pub auth: Option<RequestAuth>,
+    /// The Services that answer, each by its weight.
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = schema::backends_rules()[0].clone(), validation = schema::backends_rules()[1].clone())]
     pub backends: Vec<Backend>,
+    /// How the path is changed on the way to the Service. Only for paths of type `PathPrefix`. Default: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Rewrite")]
+    pub rewrite: Option<Rewrite>,
+    /// How long the Service may take to answer in full, such as `10s` or `1m30s`; from 1 ms to 24 h. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(max = schema::MAX_DURATION_LENGTH))]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[0].clone())]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[1].clone())]
+    pub timeout: Option<String>,
+}
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    /// `GET`, and `HEAD`.
+    Get,
+    /// `HEAD` alone.
+    Head,
+    /// `POST`.
+    Post,
+    /// `PUT`.
+    Put,
+    /// `PATCH`.
+    Patch,
+    /// `DELETE`.
+    Delete,
+    /// `OPTIONS`.
+    Options,
+}
+
+impl Method {
+    /// The method as HTTP writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
+    }
+}
+
+/// How a path is changed on the way to the Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rewrite {
+    /// What is changed.
+    #[serde(rename = "type")]
+    pub kind: RewriteType,
+    /// What it is changed to: a path.
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = schema::path_rules()[0].clone(), validation = schema::path_rules()[1].clone())]
+    #[x_kube(validation = schema::path_rules()[2].clone(), validation = schema::path_rules()[3].clone())]
+    pub value: String,
+}
+
+/// What of a path is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum RewriteType {
+    /// The prefix that the route matches: with `/`, the prefix is stripped.
+    ReplacePrefix,
+}
+
+/// Who must have logged in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = schema::union_member("Provider", "providerRef"))]
+#[serde(rename_all = "camelCase")]
+pub struct RequestAuth {
+    /// Who decides. Default: `Inherit`.
+    #[serde(rename = "type", default)]
+    pub kind: AuthType,
+    /// The provider, when `type` is `Provider`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ProviderReference")]
+    pub provider_ref: Option<ProviderReference>,
+}
+
+/// Who decides whether a login is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AuthType {
+    /// The request, for a route; the binding, for a request.
+    #[default]
+    Inherit,
+    /// No login is needed. A binding may forbid it.
+    None,
+    /// The provider that `providerRef` names.
+    Provider,
+}
+
+/// An `AuthProvider`, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProviderReference {
+    /// Its namespace. Default: that of the request. Another one needs a `ReferenceGrant` there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
+    pub namespace: Option<String>,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
+    pub name: String,
 }
 
 /// A set of paths.
@@ -105,7 +229,7 @@ pub enum PathMatchType {
     Exact,
 }
 
-/// A Service of the request's own namespace.
+/// A Service, and its share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backend {
@@ -117,6 +241,16 @@ pub struct Backend {
     #[schemars(range(min = 1, max = 65535))]
     #[schemars(extend("format" = "int32"))]
     pub port: u16,
+    /// The namespace of the Service. Default: that of the request. Another one needs a `ReferenceGrant` there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 63))]
+    #[x_kube(validation = schema::dns_label())]
+    pub namespace: Option<String>,
+    /// Its share of the requests, in proportion to the weights of the others. With 0 it gets none. Default: 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    #[schemars(extend("format" = "int32"))]
+    pub weight: u32,
 }
 
 /// What the integrator found out about a request.
@@ -127,7 +261,7 @@ pub struct IngressRequestStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub observed_generation: Option<i64>,
-    /// `Accepted`, `ResolvedRefs` and `Ready`.
+    /// `Accepted`, `ResolvedRefs`, `AuthInForce`, `Programmed` and `Ready`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -139,6 +273,10 @@ pub struct IngressRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub urls: Vec<String>,
+    /// Who must have logged in: `None`, the providers as `namespace/name`, or both where routes differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub auth: Option<String>,
     /// The state of each route, in the order of `spec.routes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -157,6 +295,10 @@ pub struct RouteStatus {
     /// Why, and what to do, for a person. Absent when it is served.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+fn one() -> u32 {
+    1
 }
 
 fn root_path() -> String {

@@ -1,5 +1,7 @@
 //! `VirtualService` of `networking.istio.io/v1`: written by server-side apply.
 
+use std::collections::BTreeMap;
+
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +50,15 @@ pub struct HttpRoute {
     /// The answer that the gateway gives itself, instead of `route`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_response: Option<HttpDirectResponse>,
+    /// How the path is changed on the way to the Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<HttpRewrite>,
+    /// How long the Service may take to answer, as Istio writes durations (`1.500s`, `2m`). Without it: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Headers that are changed on the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Headers>,
 }
 
 /// What a route matches.
@@ -57,6 +68,18 @@ pub struct HttpMatch {
     /// The path, without query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<StringMatch>,
+    /// Whether an exact or prefix `uri` is compared without regard to case. A regex takes no notice of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_uri_case: bool,
+    /// The method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<StringMatch>,
+    /// Headers, by lower-case name, of which each must have a value that matches.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, StringMatch>,
+    /// Headers, by lower-case name, of which none may have a value that matches; a header that is absent does not match.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub without_headers: BTreeMap<String, StringMatch>,
 }
 
 /// How a string is matched.
@@ -67,6 +90,41 @@ pub enum StringMatch {
     Exact(String),
     /// It begins with this, character by character: `/app` matches `/apple`.
     Prefix(String),
+    /// All of it matches this RE2 expression.
+    Regex(String),
+}
+
+/// How a path is changed on the way to a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRewrite {
+    /// What replaces the part of the path that matched: the prefix, or all of it where it matched exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uri: Option<String>,
+}
+
+/// Changes of headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Headers {
+    /// Of the request, on the way to the Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<HeaderOperations>,
+    /// Of the answer, on the way to the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<HeaderOperations>,
+}
+
+/// Changes of the headers of a request or an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderOperations {
+    /// Headers that are set, whatever they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// Headers that are removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
 }
 
 /// One destination of a route.
@@ -75,6 +133,9 @@ pub enum StringMatch {
 pub struct HttpRouteDestination {
     /// The destination.
     pub destination: Destination,
+    /// Its share of the requests, beside the weights of the others. A single destination needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
 }
 
 /// A Service.
@@ -97,9 +158,21 @@ pub struct PortSelector {
 }
 
 /// An answer that the gateway gives itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpDirectResponse {
     /// The HTTP status.
     pub status: u16,
+    /// The body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<HttpBody>,
+}
+
+/// The body of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpBody {
+    /// The text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub string: String,
 }

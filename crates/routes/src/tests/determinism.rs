@@ -49,7 +49,7 @@ fn crowded(random: &mut Random) -> World {
 }
 
 fn bytes(output: &Output) -> String {
-    format!("{}\n{:#?}", serde_json::to_string(&output.virtual_services).unwrap(), output)
+    format!("{}\n{:#?}", serde_json::to_string(&objects(output)).unwrap(), output)
 }
 
 #[test]
@@ -79,6 +79,35 @@ fn objects_are_sorted_and_pass_the_check() {
     assert!(output.requests.is_sorted_by_key(|verdict| verdict.key.clone()));
     assert!(output.bindings.is_sorted_by_key(|verdict| verdict.name.clone()));
     for object in &output.virtual_services {
-        assert_eq!(crate::validate(object), []);
+        assert_eq!(crate::validate(object, &crate::guard::TokenKey::new([7; 32])), []);
     }
+}
+
+fn objects(output: &Output) -> Vec<&mesh_api::istio::VirtualService> {
+    output.virtual_services.iter().map(AsRef::as_ref).collect()
+}
+
+#[test]
+fn only_the_changed_host_is_made_anew() {
+    let mut compiler = crate::Compiler::default();
+    let mut world = World::new();
+    for n in 0..20 {
+        world = world.with(request(&format!("a/r{n}"), n, &[&format!("h{n}.example")], &["/"]));
+    }
+    let first = compiler.compile(&world.input());
+    assert_eq!(compiler.made(), 20);
+    assert_eq!(bytes(&compiler.compile(&world.input())), bytes(&first));
+    assert_eq!(compiler.made(), 0);
+    // An older request comes in, so that all others move in the list; one changes; one goes.
+    world.requests.insert(0, request("a/new", -1, &["new.example"], &["/"]));
+    world.requests[5].spec.routes[0].backends[0].port = 8080;
+    world.requests.pop();
+    let second = compiler.compile(&world.input());
+    assert_eq!(compiler.made(), 2);
+    assert_eq!(bytes(&second), bytes(&world.compile()), "as if made from nothing");
+    // What others refer to is part of it.
+    world.services.remove(&crate::ObjectKey::new("a", "shop"));
+    let third = compiler.compile(&world.input());
+    assert_eq!(compiler.made(), 20);
+    assert_eq!(bytes(&third), bytes(&world.compile()));
 }

@@ -1,9 +1,12 @@
 //! The rules, each by a table.
 
+mod auth;
+mod backends;
 mod bindings;
 mod determinism;
 mod gateways;
 mod hosts;
+mod neighbours;
 mod objects;
 mod ownership;
 mod paths;

@@ -3,14 +3,20 @@ use mesh_api::istio::{HttpDirectResponse, HttpMatch, StringMatch, VirtualService
 use serde_json::json;
 
 use super::world::{World, reason, request, route_reasons, table, verdict};
+use crate::guard::TokenKey;
 use crate::{ObjectKey, ServiceFacts, ServicePort, validate, virtual_service_name};
 
 #[test]
 fn the_smallest_request_gives_this_object() {
     let output = World::new().with(request("a/shop", 0, &[], &["/"])).compile();
     let name = "shop-a-apps-example-c7b38aef635be096d35b";
+    let marker = &output.markers[name];
+    assert!(marker.path.starts_with("/.well-known/istio-integrator/") && marker.chain_path.is_none());
     assert_eq!(
-        serde_json::to_value(&output.virtual_services).unwrap(),
+        serde_json::to_value(
+            output.virtual_services.iter().map(AsRef::as_ref).collect::<Vec<&VirtualService>>()
+        )
+        .unwrap(),
         json!([{
             "apiVersion": "networking.istio.io/v1",
             "kind": "VirtualService",
@@ -28,7 +34,11 @@ fn the_smallest_request_gives_this_object() {
                 "gateways": ["istio-system/public"],
                 "exportTo": ["istio-system"],
                 "http": [{
-                    "name": "ii.open.c9d047329e6abf42fd5a",
+                    "name": "ii.open.72f8ee7dd6c871ec827a",
+                    "match": [{"uri": {"exact": marker.path}}],
+                    "directResponse": {"status": 200, "body": {"string": marker.digest}},
+                }, {
+                    "name": "ii.open.e65acc39e47d479e7ba9",
                     "match": [{"uri": {"prefix": "/"}}],
                     "route": [{"destination": {"host": "shop.a.svc.cluster.local", "port": {"number": 80}}}],
                 }],
@@ -46,7 +56,7 @@ fn the_smallest_request_gives_this_object() {
         .filter(|(_, finding)| finding.holds())
         .map(|(kind, _)| kind.as_str())
         .collect();
-    assert_eq!(holding, ["Accepted", "ResolvedRefs", "Ready"]);
+    assert_eq!(holding, ["Accepted", "ResolvedRefs", "AuthInForce", "Ready"]);
 }
 
 #[test]
@@ -134,9 +144,9 @@ fn urls_lead_to_something_that_is_served() {
 fn problems(change: impl FnOnce(&mut VirtualService)) -> Vec<String> {
     let output =
         World::new().with(request("a/shop", 0, &["x.example"], &["/app", "/gone -> gone:1"])).compile();
-    let mut object = output.virtual_services.into_iter().next().unwrap();
+    let mut object = VirtualService::clone(&output.virtual_services[0]);
     change(&mut object);
-    validate(&object).iter().map(ToString::to_string).collect()
+    validate(&object, &TokenKey::new([7; 32])).iter().map(ToString::to_string).collect()
 }
 
 type Change = fn(&mut VirtualService);
@@ -160,48 +170,50 @@ fn every_fault_of_an_object_is_found() {
         ("spec.exportTo", |object| object.spec.export_to = vec!["*".into(), "a".into()]),
         ("spec.exportTo", |object| object.spec.export_to = vec!["~".into()]),
         ("spec.http", |object| object.spec.http.clear()),
-        ("spec.http[0].name", |object| object.spec.http[0].name = "ii.open.".into()),
-        ("spec.http[0].name", |object| object.spec.http[0].name = "shop".into()),
-        ("spec.http[0].name", |object| object.spec.http[0].name.push_str(".user")),
-        ("spec.http[0].match", |object| object.spec.http[0].matches.clear()),
-        ("spec.http[0].match[0].uri", |object| object.spec.http[0].matches[0].uri = None),
-        ("spec.http[0].match[0].uri", |object| {
-            object.spec.http[0].matches[0].uri = Some(StringMatch::Prefix("/app".into()));
-        }),
-        ("spec.http[0].match[0].uri", |object| {
-            object.spec.http[0].matches[0].uri = Some(StringMatch::Prefix(String::new()));
-        }),
-        ("spec.http[0].match[0].uri", |object| {
-            object.spec.http[0].matches[0].uri = Some(StringMatch::Exact("/a/../b".into()));
-        }),
-        ("spec.http[0].match[2].uri", |object| {
-            object.spec.http[0].matches.push(HttpMatch { uri: Some(StringMatch::Prefix("/x//".into())) });
+        ("spec.http[1].name", |object| object.spec.http[1].name = "ii.open.".into()),
+        ("spec.http[1].name", |object| object.spec.http[1].name = "shop".into()),
+        ("spec.http[1].name", |object| object.spec.http[1].name.push_str(".user")),
+        ("spec.http[1].match", |object| object.spec.http[1].matches.clear()),
+        ("spec.http[1].match[0].uri", |object| object.spec.http[1].matches[0].uri = None),
+        ("spec.http[1].match[0].uri", |object| {
+            object.spec.http[1].matches[0].uri = Some(StringMatch::Prefix("/app".into()));
         }),
         ("spec.http[1].match[0].uri", |object| {
-            object.spec.http[1].matches = object.spec.http[0].matches.clone();
+            object.spec.http[1].matches[0].uri = Some(StringMatch::Prefix(String::new()));
         }),
-        ("spec.http[1]", |object| object.spec.http[1].route.clear()),
-        ("spec.http[1]", |object| {
-            object.spec.http[1].direct_response = Some(HttpDirectResponse { status: 503 });
+        ("spec.http[1].match[0].uri", |object| {
+            object.spec.http[1].matches[0].uri = Some(StringMatch::Exact("/a/../b".into()));
         }),
-        ("spec.http[0]", |object| object.spec.http[0].direct_response = None),
-        ("spec.http[1]", |object| {
-            let second = object.spec.http[1].route[0].clone();
-            object.spec.http[1].route.push(second);
+        ("spec.http[1].match[2].uri", |object| {
+            object.spec.http[1]
+                .matches
+                .push(HttpMatch { uri: Some(StringMatch::Prefix("/x//".into())), ..HttpMatch::default() });
         }),
-        ("spec.http[1].route[0].destination.host", |object| {
-            object.spec.http[1].route[0].destination.host = "shop".into();
+        ("spec.http[2].match[0]", |object| {
+            object.spec.http[2].matches = object.spec.http[1].matches.clone();
         }),
-        ("spec.http[1].route[0].destination.port", |object| {
-            object.spec.http[1].route[0].destination.port = None;
+        ("spec.http[2]", |object| object.spec.http[2].route.clear()),
+        ("spec.http[2]", |object| {
+            object.spec.http[2].direct_response = Some(HttpDirectResponse { status: 503, body: None });
         }),
-        ("spec.http[0].directResponse.status", |object| {
-            object.spec.http[0].direct_response = Some(HttpDirectResponse { status: 99 });
+        ("spec.http[1]", |object| object.spec.http[1].direct_response = None),
+        ("spec.http[2]", |object| {
+            let second = object.spec.http[2].route[0].clone();
+            object.spec.http[2].route.push(second);
+        }),
+        ("spec.http[2].route[0].destination.host", |object| {
+            object.spec.http[2].route[0].destination.host = "shop".into();
+        }),
+        ("spec.http[2].route[0].destination.port", |object| {
+            object.spec.http[2].route[0].destination.port = None;
+        }),
+        ("spec.http[1].directResponse.status", |object| {
+            object.spec.http[1].direct_response = Some(HttpDirectResponse { status: 99, body: None });
         }),
     ];
     for (position, (field, change)) in faults.iter().enumerate() {
         let found = problems(change);
-        let prefix = field.trim_end_matches("[0]");
+        let prefix = field.trim_end_matches("[0]").trim_end_matches(".match");
         assert!(
             found.iter().any(|problem| problem.starts_with(prefix)),
             "fault {position}, {field}: {found:?}"

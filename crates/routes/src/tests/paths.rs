@@ -80,10 +80,9 @@ fn what_admission_would_refuse_is_refused() {
     let output = World::new().with(request("a/shop", 0, &["x.example"], &["app"])).compile();
     assert!(output.virtual_services.is_empty(), "an object without routes is never emitted");
     assert!(output.withheld.is_empty());
-    let mut twice = request("a/shop", 0, &["x.example"], &["/"]);
-    let backend = twice.spec.routes[0].backends[0].clone();
-    twice.spec.routes[0].backends.push(backend);
-    let output = World::new().with(twice).compile();
+    let mut weightless = request("a/shop", 0, &["x.example"], &["/"]);
+    weightless.spec.routes[0].backends[0].weight = 0;
+    let output = World::new().with(weightless).compile();
     assert_eq!(table(&output, "x.example"), ["/* -> 503"]);
     assert_eq!(reason(&output, "a/shop"), Reason::InvalidSpec);
 }

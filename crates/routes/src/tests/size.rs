@@ -42,7 +42,7 @@ fn the_youngest_are_refused_when_an_object_would_be_too_large() {
         world = with(world, &format!("r{number}"), number, &paths(&format!("r{number}-"), 64, 1000));
     }
     let output = world.compile();
-    let bytes = serde_json::to_vec(&output.virtual_services[0]).unwrap().len();
+    let bytes = serde_json::to_vec(output.virtual_services[0].as_ref()).unwrap().len();
     assert!(bytes <= MAX_BYTES && bytes > MAX_BYTES * 8 / 10, "{bytes}");
     assert!(output.withheld.is_empty(), "the guard refuses requests before the object is refused as a whole");
     let states: Vec<Reason> = (0..10).map(|number| reason(&output, &format!("a/r{number}"))).collect();

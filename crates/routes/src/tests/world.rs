@@ -5,15 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use mesh_api::integrator::{
-    AllowedHost, Backend, BindingReference, GatewayBindingSpec, GatewayReference, GatewayType, HostPolicy,
+    AllowedHost, AuthProviderSpec, AuthProviderType, AuthType, Backend, BindingAuth, BindingReference,
+    ExtAuthz, ExtAuthzProtocol, GatewayBindingSpec, GatewayReference, GatewayType, HostPolicy,
     IngressRequestSpec, IstioGatewayReference, NamespaceSelection, NamespacesFrom, PathMatch, PathMatchType,
-    Route,
+    ProviderReference, RequestAuth, Route,
 };
-use mesh_api::istio::{GatewayPort, GatewayServer, GatewayTls, StringMatch, VirtualService};
-use mesh_api::{GatewayBinding, IngressRequest, Reason};
+use mesh_api::istio::{
+    GatewayPort, GatewayServer, GatewayTls, HttpMatch, HttpRoute, StringMatch, VirtualService,
+};
+use mesh_api::{AuthProvider, GatewayBinding, IngressRequest, Reason};
 
+use crate::guard::{Provider, TokenKey};
 use crate::{
-    GatewayFacts, Input, ObjectKey, Output, RequestVerdict, ServiceFacts, ServicePort, Settings, compile,
+    ChainFacts, ForeignRoutes, GatewayFacts, Grants, Input, ObjectKey, Output, RequestVerdict, ServiceFacts,
+    ServicePort, Settings, compile,
 };
 
 pub(super) struct World {
@@ -24,6 +29,13 @@ pub(super) struct World {
     pub(super) namespaces: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) services: BTreeMap<ObjectKey, ServiceFacts>,
     pub(super) gateways: BTreeMap<ObjectKey, GatewayFacts>,
+    pub(super) providers: Vec<AuthProvider>,
+    pub(super) grants: Grants,
+    pub(super) claims: BTreeMap<String, Vec<ObjectKey>>,
+    pub(super) foreign: Vec<ForeignRoutes>,
+    pub(super) written: BTreeMap<String, Option<Time>>,
+    pub(super) chains: BTreeMap<ObjectKey, ChainFacts>,
+    pub(super) token_key: TokenKey,
 }
 
 impl World {
@@ -32,10 +44,14 @@ impl World {
     /// and 8080, in `a`, `b` and `c`.
     pub(super) fn new() -> Self {
         let mut world = Self {
-            settings: Settings {
-                namespace: "istio-integrator".into(),
-                cluster_domain: "cluster.local".into(),
-            },
+            settings: Settings::new("istio-integrator", "cluster.local"),
+            providers: Vec::new(),
+            grants: Grants { served: true, list: Vec::new() },
+            claims: BTreeMap::new(),
+            foreign: Vec::new(),
+            written: BTreeMap::new(),
+            chains: BTreeMap::new(),
+            token_key: TokenKey::new([7; 32]),
             istio_served: true,
             bindings: vec![binding("public", |_| {})],
             requests: Vec::new(),
@@ -74,7 +90,11 @@ impl World {
     }
 
     pub(super) fn compile(&self) -> Output {
-        compile(&Input {
+        compile(&self.input())
+    }
+
+    pub(super) fn input(&self) -> Input<'_> {
+        Input {
             settings: &self.settings,
             istio_served: self.istio_served,
             bindings: self.bindings.iter().collect(),
@@ -82,13 +102,21 @@ impl World {
             namespaces: &self.namespaces,
             services: &self.services,
             gateways: &self.gateways,
-        })
+            providers: self.providers.iter().collect(),
+            grants: &self.grants,
+            claims: &self.claims,
+            foreign: &self.foreign,
+            written: &self.written,
+            chains: &self.chains,
+            token_key: &self.token_key,
+        }
     }
 }
 
 /// Changes to the default binding of the world.
 pub(super) fn binding(name: &str, change: impl FnOnce(&mut GatewayBindingSpec)) -> GatewayBinding {
     let mut spec = GatewayBindingSpec {
+        auth: BindingAuth::default(),
         default: true,
         gateway: GatewayReference {
             kind: GatewayType::IstioGateway,
@@ -133,6 +161,7 @@ pub(super) fn team(value: &str) -> NamespaceSelection {
 pub(super) fn request(object: &str, second: i64, hosts: &[&str], routes: &[&str]) -> IngressRequest {
     let (namespace, name) = object.split_once('/').expect("namespace/name");
     let spec = IngressRequestSpec {
+        auth: RequestAuth::default(),
         binding_ref: None,
         hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
         routes: routes.iter().map(|text| route(text)).collect(),
@@ -163,7 +192,16 @@ fn route(text: &str) -> Route {
     };
     Route {
         path: PathMatch { kind, value: value.to_owned() },
-        backends: vec![Backend { service: service.to_owned(), port: port.parse().expect("a port") }],
+        backends: vec![Backend {
+            service: service.to_owned(),
+            port: port.parse().expect("a port"),
+            namespace: None,
+            weight: 1,
+        }],
+        methods: Vec::new(),
+        auth: None,
+        rewrite: None,
+        timeout: None,
     }
 }
 
@@ -209,19 +247,29 @@ pub(super) fn route_reasons(output: &Output, object: &str) -> Vec<String> {
 
 /// The route table of the host, one line for each route: its matches, and where it leads.
 pub(super) fn table(output: &Output, host: &str) -> Vec<String> {
-    let objects: Vec<&VirtualService> =
+    let objects: Vec<&std::sync::Arc<VirtualService>> =
         output.virtual_services.iter().filter(|object| object.spec.hosts == [host]).collect();
     let [object] = objects[..] else { return Vec::new() };
-    let lines = object.spec.http.iter().map(|route| {
-        let matches = route.matches.iter().map(|entry| match &entry.uri {
-            Some(StringMatch::Exact(path)) => format!("={path}"),
-            Some(StringMatch::Prefix(path)) => format!("{path}*"),
-            None => "everything".to_owned(),
-        });
+    let is_marker = |route: &&HttpRoute| {
+        route.matches.iter().any(|entry| match &entry.uri {
+            Some(StringMatch::Exact(path)) => path.starts_with("/.well-known/istio-integrator/"),
+            _ => false,
+        })
+    };
+    let lines = object.spec.http.iter().filter(|route| !is_marker(route)).map(|route| {
+        let matches = route.matches.iter().map(matching);
         let target = match (&route.route[..], &route.direct_response) {
             ([only], None) => {
                 let port = only.destination.port.map_or(0, |port| port.number);
-                format!("{}:{port}", only.destination.host.trim_end_matches(".svc.cluster.local"))
+                let login = if route.name.starts_with("ii.auth-") { "login, " } else { "" };
+                format!("{login}{}:{port}", only.destination.host.trim_end_matches(".svc.cluster.local"))
+            }
+            ([_, _, ..], None) => {
+                let shares = route.route.iter().map(|entry| {
+                    let name = entry.destination.host.trim_end_matches(".svc.cluster.local");
+                    format!("{name} {}", entry.weight.unwrap_or_default())
+                });
+                shares.collect::<Vec<_>>().join(", ")
             }
             ([], Some(response)) => response.status.to_string(),
             _ => "nothing sensible".to_owned(),
@@ -229,4 +277,89 @@ pub(super) fn table(output: &Output, host: &str) -> Vec<String> {
         format!("{} -> {target}", matches.collect::<Vec<_>>().join(" "))
     });
     lines.collect()
+}
+
+/// An `AuthProvider` `namespace/name` whose Service `name` has port 9000 (see [`World::provider`]).
+pub(super) fn provider(object: &str, second: i64, change: impl FnOnce(&mut ExtAuthz)) -> AuthProvider {
+    let (namespace, name) = object.split_once('/').expect("namespace/name");
+    let mut ext_authz = ExtAuthz {
+        protocol: ExtAuthzProtocol::HTTP,
+        service: name.to_owned(),
+        port: 9000,
+        timeout: "2s".to_owned(),
+        request_headers: vec!["cookie".to_owned()],
+        identity_headers: vec!["x-user".to_owned()],
+        path_prefix: String::new(),
+        own_paths: Vec::new(),
+    };
+    change(&mut ext_authz);
+    let mut provider = AuthProvider::new(
+        name,
+        AuthProviderSpec { kind: AuthProviderType::ExtAuthz, ext_authz: Some(ext_authz) },
+    );
+    provider.metadata.namespace = Some(namespace.to_owned());
+    provider.metadata.uid = Some(format!("uid-{name}"));
+    provider.metadata.creation_timestamp = Some(at(second));
+    provider.metadata.generation = Some(1);
+    provider
+}
+
+impl World {
+    /// Adds a provider and its Service.
+    pub(super) fn provider(mut self, provider: AuthProvider) -> Self {
+        let namespace = provider.metadata.namespace.clone().expect("a namespace");
+        let name = provider.metadata.name.clone().expect("a name");
+        self.providers.push(provider);
+        self.service(&namespace, &name, &[9000])
+    }
+
+    /// Says that every pod of the gateway holds these providers, and has for long.
+    pub(super) fn in_force(mut self, providers: &[AuthProvider]) -> Self {
+        let facts = self.chains.entry(ObjectKey::new("istio-system", "public")).or_default();
+        for provider in providers {
+            let read = Provider::resolve(provider, "cluster.local").expect("a valid provider");
+            facts.holds.insert(read.id());
+            facts.ready.insert(read.id());
+            facts.known.insert(read.id(), read);
+        }
+        self
+    }
+}
+
+/// The request, whose routes all ask for the login of this provider; without a namespace, of its own.
+pub(super) fn protected(mut request: IngressRequest, provider: &str) -> IngressRequest {
+    request.spec.auth = login(provider);
+    request
+}
+
+pub(super) fn login(provider: &str) -> RequestAuth {
+    let (namespace, name) = match provider.split_once('/') {
+        Some((namespace, name)) => (Some(namespace.to_owned()), name),
+        None => (None, provider),
+    };
+    RequestAuth {
+        kind: AuthType::Provider,
+        provider_ref: Some(ProviderReference { namespace, name: name.to_owned() }),
+    }
+}
+
+pub(super) fn no_login() -> RequestAuth {
+    RequestAuth { kind: AuthType::None, provider_ref: None }
+}
+
+fn matching(entry: &HttpMatch) -> String {
+    let path = match &entry.uri {
+        Some(StringMatch::Exact(path)) => format!("={path}"),
+        Some(StringMatch::Prefix(path)) => format!("{path}*"),
+        Some(StringMatch::Regex(_)) => "~".to_owned(),
+        None => "everything".to_owned(),
+    };
+    let case = if entry.ignore_uri_case { "i" } else { "" };
+    let method = match &entry.method {
+        Some(StringMatch::Exact(text) | StringMatch::Regex(text)) => format!("{text} "),
+        Some(StringMatch::Prefix(_)) => "a prefix? ".to_owned(),
+        None => String::new(),
+    };
+    let guard = if entry.headers.is_empty() { "" } else { "!" };
+    format!("{method}{guard}{case}{path}")
 }

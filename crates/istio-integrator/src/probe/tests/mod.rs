@@ -1,0 +1,7 @@
+//! Tests of the prober.
+
+mod ask;
+mod book;
+mod prober;
+mod standing;
+mod world;

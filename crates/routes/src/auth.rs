@@ -1,0 +1,272 @@
+//! Which login a route asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mesh_api::integrator::{AuthType, RequestAuth, Route};
+use mesh_api::{AuthProvider, IngressRequest, Reason};
+
+use crate::age::Age;
+use crate::bindings::Binding;
+use crate::grants::{GrantIndex, Target};
+use crate::guard::Provider;
+use crate::input::{Input, ObjectKey};
+use crate::output::Finding;
+
+/// The most providers of one namespace, by default.
+pub const MAX_PROVIDERS_PER_NAMESPACE: usize = 5;
+/// The most providers of one guard chain, by default.
+pub const MAX_PROVIDERS_PER_GATEWAY: usize = 100;
+
+/// The login that a route asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum RouteAuth {
+    /// None.
+    Open,
+    /// One that cannot be had: the route answers 503.
+    Closed(Finding),
+    /// That of a provider.
+    Protected(Arc<Provider>),
+}
+
+impl RouteAuth {
+    /// Whether anybody is let through without a login.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    pub(crate) fn refusal(&self) -> Option<&Finding> {
+        match self {
+            Self::Closed(finding) => Some(finding),
+            Self::Open | Self::Protected(_) => None,
+        }
+    }
+}
+
+/// A provider that was read.
+pub(crate) struct ReadProvider<'a> {
+    pub(crate) object: &'a AuthProvider,
+    pub(crate) key: ObjectKey,
+    /// What it says, or why it cannot be acted on.
+    pub(crate) accepted: Result<Arc<Provider>, Finding>,
+    /// Whether its Service is there and nobody else's; only looked at if it is accepted.
+    pub(crate) resolved: Result<(), Finding>,
+}
+
+impl ReadProvider<'_> {
+    fn usable(&self) -> Result<&Arc<Provider>, &Finding> {
+        let provider = self.accepted.as_ref()?;
+        self.resolved.as_ref()?;
+        Ok(provider)
+    }
+}
+
+/// The providers, by namespace and name.
+pub(crate) struct Providers<'a> {
+    pub(crate) list: BTreeMap<ObjectKey, ReadProvider<'a>>,
+}
+
+impl<'a> Providers<'a> {
+    pub(crate) fn read(input: &Input<'a>) -> Self {
+        let mut live: Vec<&AuthProvider> = input
+            .providers
+            .iter()
+            .copied()
+            .filter(|provider| provider.metadata.deletion_timestamp.is_none())
+            .collect();
+        live.sort_by(|a, b| Age::of(&a.metadata).cmp(&Age::of(&b.metadata)));
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut list = BTreeMap::new();
+        for object in live {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            let key = ObjectKey::new(namespace, object.metadata.name.as_deref().unwrap_or_default());
+            let count = counts.entry(namespace).or_default();
+            *count += 1;
+            let accepted = if *count > input.settings.max_providers_per_namespace {
+                let message = format!(
+                    "namespace {namespace} has more than {} AuthProviders, and this one is younger than those: delete \
+                     others, or have --max-providers-per-namespace raised",
+                    input.settings.max_providers_per_namespace
+                );
+                Err(Finding::bad(Reason::TooManyProviders, message))
+            } else {
+                resolve(object, &key, input)
+            };
+            let resolved = match &accepted {
+                Ok(provider) => service(provider, input),
+                Err(finding) => Err(finding.clone()),
+            };
+            list.insert(key.clone(), ReadProvider { object, key, accepted, resolved });
+        }
+        Self { list }
+    }
+
+    /// The provider, if it can be asked; `referrer` is the field that names it.
+    fn get(&self, key: &ObjectKey, referrer: &str) -> Result<Arc<Provider>, Finding> {
+        let Some(provider) = self.list.get(key) else {
+            let message = format!("AuthProvider {key} does not exist: create it, or correct {referrer}");
+            return Err(Finding::bad(Reason::ProviderNotFound, message));
+        };
+        provider.usable().cloned().map_err(|finding| {
+            let message = format!("AuthProvider {key} cannot be asked: {}", finding.message);
+            Finding::bad(Reason::ProviderInvalid, message)
+        })
+    }
+}
+
+fn resolve(object: &AuthProvider, key: &ObjectKey, input: &Input<'_>) -> Result<Arc<Provider>, Finding> {
+    match Provider::resolve(object, &input.settings.cluster_domain) {
+        Ok(provider) => Ok(Arc::new(provider)),
+        Err(problems) => {
+            let message = format!("AuthProvider {key}: {}", problems.join("; "));
+            Err(Finding::bad(Reason::InvalidSpec, message))
+        }
+    }
+}
+
+/// Whether the provider's Service is there, and its host name not claimed by a `ServiceEntry`: Istio would send the
+/// checks to whoever claims it.
+fn service(provider: &Provider, input: &Input<'_>) -> Result<(), Finding> {
+    if let Some(claimants) = input.claims.get(&provider.host).filter(|claimants| !claimants.is_empty()) {
+        let message = format!(
+            "host name {} of the provider's Service is claimed by ServiceEntry {}: have it deleted, since logins would be \
+             decided by whoever it names",
+            provider.host,
+            crate::text::list(claimants, ", ")
+        );
+        return Err(Finding::bad(Reason::ProviderClaimed, message));
+    }
+    let name = provider.host.split('.').next().unwrap_or_default();
+    let key = ObjectKey::new(&provider.key.namespace, name);
+    let Some(facts) = input.services.get(&key) else {
+        let message = format!("Service {key} does not exist: create it, or correct spec.extAuthz.service");
+        return Err(Finding::bad(Reason::ProviderServiceNotFound, message));
+    };
+    if facts.external_name {
+        let message =
+            format!("Service {key} is of type ExternalName: name a Service with endpoints in the cluster");
+        return Err(Finding::bad(Reason::UnsupportedService, message));
+    }
+    if !facts.ports.iter().any(|port| port.number == provider.port && port.tcp) {
+        let message = format!("Service {key} has no TCP port {}: correct spec.extAuthz.port", provider.port);
+        return Err(Finding::bad(Reason::PortNotFound, message));
+    }
+    Ok(())
+}
+
+/// Resolves the logins of a request's routes.
+pub(crate) struct AuthResolver<'r, 'a> {
+    pub(crate) providers: &'r Providers<'a>,
+    pub(crate) grants: &'r GrantIndex<'a>,
+}
+
+impl AuthResolver<'_, '_> {
+    /// The login of a route of this request, which is served by this binding.
+    pub(crate) fn of_route(
+        &self,
+        request: &IngressRequest,
+        route: &Route,
+        position: usize,
+        binding: &Binding<'_>,
+    ) -> RouteAuth {
+        let of_route = format!("spec.routes[{position}].auth");
+        match route.auth.as_ref().filter(|auth| auth.kind != AuthType::Inherit) {
+            Some(auth) => self.explicit(auth, request, &of_route, binding),
+            None if request.spec.auth.kind != AuthType::Inherit => {
+                self.explicit(&request.spec.auth, request, "spec.auth", binding)
+            }
+            None => self.inherited(binding),
+        }
+    }
+
+    fn explicit(
+        &self,
+        auth: &RequestAuth,
+        request: &IngressRequest,
+        field: &str,
+        binding: &Binding<'_>,
+    ) -> RouteAuth {
+        let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
+        match (auth.kind, &auth.provider_ref) {
+            (AuthType::None, _) if binding.object.spec.auth.required => {
+                let message = format!(
+                    "binding {} requires a login, and {field}.type is None: set it to Inherit or Provider",
+                    binding.name
+                );
+                RouteAuth::Closed(Finding::bad(Reason::AuthRequired, message))
+            }
+            (AuthType::None, _) => RouteAuth::Open,
+            (AuthType::Inherit, _) => self.inherited(binding),
+            (AuthType::Provider, None) => {
+                let message =
+                    format!("{field}.providerRef must name the provider, since its type is Provider");
+                RouteAuth::Closed(Finding::bad(Reason::InvalidSpec, message))
+            }
+            (AuthType::Provider, Some(reference)) => {
+                let key = ObjectKey::new(
+                    reference.namespace.as_deref().unwrap_or(namespace),
+                    reference.name.as_str(),
+                );
+                let granted = self.grants.check(namespace, Target::Provider, &key);
+                let provider =
+                    granted.and_then(|()| self.providers.get(&key, &format!("{field}.providerRef")));
+                provider.map_or_else(RouteAuth::Closed, RouteAuth::Protected)
+            }
+        }
+    }
+
+    /// The default provider of a binding, if there is one that can be asked.
+    pub(crate) fn default_provider(&self, binding: &Binding<'_>) -> Option<Arc<Provider>> {
+        let reference = binding.object.spec.auth.default_provider_ref.as_ref()?;
+        let provider = self.providers.list.get(&ObjectKey::new(&reference.namespace, &reference.name))?;
+        provider.accepted.as_ref().ok().cloned()
+    }
+
+    fn inherited(&self, binding: &Binding<'_>) -> RouteAuth {
+        let auth = &binding.object.spec.auth;
+        match &auth.default_provider_ref {
+            Some(reference) => {
+                let key = ObjectKey::new(&reference.namespace, &reference.name);
+                let field = format!("spec.auth.defaultProviderRef of binding {}", binding.name);
+                self.providers.get(&key, &field).map_or_else(RouteAuth::Closed, RouteAuth::Protected)
+            }
+            None if auth.required => {
+                let message = format!(
+                    "binding {} requires a login and has no default provider: set spec.auth.type to Provider and name one \
+                     in spec.auth.providerRef",
+                    binding.name
+                );
+                RouteAuth::Closed(Finding::bad(Reason::AuthRequired, message))
+            }
+            None => RouteAuth::Open,
+        }
+    }
+}
+
+/// The identity headers that routes must not pass on as clients send them, by the namespace of the backend.
+#[derive(Default)]
+pub(crate) struct IdentityHeaders {
+    by_namespace: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl IdentityHeaders {
+    /// Notes that a route to these namespaces is protected by this provider.
+    pub(crate) fn note<'n>(&mut self, namespaces: impl IntoIterator<Item = &'n str>, provider: &Provider) {
+        if provider.identity_headers.is_empty() {
+            return;
+        }
+        for namespace in namespaces {
+            let headers = match self.by_namespace.get_mut(namespace) {
+                Some(headers) => headers,
+                None => self.by_namespace.entry(namespace.to_owned()).or_default(),
+            };
+            headers.extend(provider.identity_headers.iter().cloned());
+        }
+    }
+
+    /// The headers for a route to these namespaces.
+    pub(crate) fn of<'n>(&self, namespaces: impl IntoIterator<Item = &'n str>) -> BTreeSet<&str> {
+        let sets = namespaces.into_iter().filter_map(|namespace| self.by_namespace.get(namespace));
+        sets.flatten().map(String::as_str).collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether anything has changed that a host is compiled from.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::auth::RouteAuth;
+use crate::host::GatewayContext;
+use crate::prepare::PreparedRoute;
+use crate::table::Claimant;
+
+/// A digest of everything that [`crate::host::compile`] reads. A cryptographic one, so that nobody can make a change that
+/// goes unnoticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint([u8; 32]);
+
+/// Writes parts so that one cannot be taken for another wherever it ends.
+struct Writer(Sha256);
+
+impl Writer {
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.0.update(text.as_bytes());
+    }
+
+    fn number(&mut self, number: usize) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    fn option(&mut self, text: Option<&str>) {
+        self.number(usize::from(text.is_some()));
+        self.text(text.unwrap_or_default());
+    }
+
+    fn list<'t>(&mut self, texts: impl ExactSizeIterator<Item = &'t str>) {
+        self.number(texts.len());
+        texts.for_each(|text| self.text(text));
+    }
+}
+
+/// The fingerprint of a host with these claimants.
+pub(crate) fn of_host(claimants: &[Claimant<'_>], context: &GatewayContext<'_, '_>) -> Fingerprint {
+    let mut writer = Writer(Sha256::new());
+    writer.text(&context.input.settings.namespace);
+    if let Some(facts) = context.input.gateways.get(context.gateway) {
+        writer.list(facts.workload_namespaces.iter().map(String::as_str));
+    }
+    writer.number(usize::from(context.chain.paths_not_normalized));
+    writer.number(claimants.len());
+    for claimant in claimants {
+        let prepared = claimant.prepared;
+        writer.text(&prepared.key.namespace);
+        writer.text(&prepared.key.name);
+        writer.number(usize::from(claimant.admission.shared));
+        let default = prepared.default_provider.as_ref();
+        writer.number(usize::from(default.is_some()));
+        if let Some(default) = default {
+            writer.list(default.identity_headers.iter().map(String::as_str));
+        }
+        writer.number(prepared.routes.len());
+        for route in &prepared.routes {
+            of_route(route, context, &mut writer);
+        }
+    }
+    Fingerprint(writer.0.finalize().into())
+}
+
+fn of_route(route: &PreparedRoute, context: &GatewayContext<'_, '_>, writer: &mut Writer) {
+    match &route.path {
+        Ok(path) => {
+            writer.number(1 + path.kind as usize);
+            writer.text(&path.value);
+        }
+        Err(_) => writer.number(0),
+    }
+    writer.list(route.methods.iter().map(|method| method.as_str()).collect::<Vec<_>>().into_iter());
+    match &route.backends.list {
+        Ok(list) => {
+            writer.number(1 + list.len());
+            for backend in list {
+                writer.text(&backend.destination.host);
+                writer.number(backend.destination.port.map_or(0, |port| usize::from(port.number)));
+                writer.number(backend.weight as usize);
+            }
+        }
+        Err(_) => writer.number(0),
+    }
+    match &route.auth {
+        RouteAuth::Open => writer.number(0),
+        RouteAuth::Closed(_) => writer.number(1),
+        RouteAuth::Protected(provider) => {
+            writer.number(2);
+            writer.text(provider.id().as_str());
+            writer.text(crate::host::demand(provider, context.chain).id.as_str());
+        }
+    }
+    writer.option(route.rewrite.as_deref());
+    writer.option(route.timeout.as_deref());
+    let namespaces = || route.backends.namespaces.iter().map(String::as_str);
+    writer.list(namespaces().collect::<Vec<_>>().into_iter());
+    let identity: Vec<&str> = context.identity.of(namespaces()).into_iter().collect();
+    writer.list(identity.into_iter());
+}

@@ -1,0 +1,237 @@
+//! The `VirtualService` of one host on one gateway.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use mesh_api::Reason;
+use mesh_api::integrator::PathMatchType;
+use mesh_api::istio::{HttpBody, HttpDirectResponse, HttpMatch, HttpRoute, StringMatch, VirtualService};
+use mesh_api::names;
+use sha2::{Digest as _, Sha256};
+
+use crate::auth::{IdentityHeaders, RouteAuth};
+use crate::emit::{self, hash, hexadecimal};
+use crate::entries::{self, Context, Demand, Refused, answer};
+use crate::guard::Provider;
+use crate::input::{ChainFacts, Input, ObjectKey};
+use crate::neighbours::{self, Guarded};
+use crate::output::{Finding, Marker};
+use crate::table::{self, Claimant, Outcome, RouteOutcome, Row};
+use crate::validate::{MAX_BYTES, Problem, validate};
+
+/// What the object holds beside its routes, in bytes, with room to spare.
+const OVERHEAD: usize = 8192;
+
+/// What became of a host. It says nothing of other hosts, and refers to claimants by their place, so that it can be kept
+/// while others change.
+pub(crate) struct Host {
+    /// Nothing where no claimant has a valid path, since an object without routes would be invalid.
+    pub(crate) object: Option<Result<Arc<VirtualService>, Vec<Problem>>>,
+    pub(crate) marker: Option<Marker>,
+    /// One for each claimant.
+    pub(crate) outcomes: Vec<Outcome>,
+    /// The check that each protected route demands, by the place of the claimant and of the route in its request.
+    pub(crate) demands: BTreeMap<(usize, usize), Demand>,
+}
+
+/// What all hosts of one gateway have in common.
+pub(crate) struct GatewayContext<'g, 'a> {
+    pub(crate) input: &'g Input<'a>,
+    pub(crate) gateway: &'g ObjectKey,
+    pub(crate) chain: &'g ChainFacts,
+    pub(crate) identity: &'g IdentityHeaders,
+}
+
+/// Compiles a host. Where not all claimants fit into one object, the youngest are left out.
+pub(crate) fn compile(host: &str, claimants: &[Claimant<'_>], context: &GatewayContext<'_, '_>) -> Host {
+    let whole = context.compile(host, claimants, claimants.len());
+    if whole.bytes <= MAX_BYTES {
+        return whole.host;
+    }
+    // The most of the oldest that fit: the size grows with their number.
+    let (mut fits, mut too_many) = (0, claimants.len());
+    while too_many - fits > 1 {
+        let middle = fits + (too_many - fits) / 2;
+        if context.compile(host, claimants, middle).bytes <= MAX_BYTES {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    context.compile(host, claimants, fits).host
+}
+
+struct Sized {
+    host: Host,
+    bytes: usize,
+}
+
+impl GatewayContext<'_, '_> {
+    fn compile(&self, host: &str, claimants: &[Claimant<'_>], limit: usize) -> Sized {
+        let mut table = table::build(host, claimants, limit);
+        let exact: BTreeSet<&str> =
+            table.rows.iter().filter(|row| row.methods.is_empty()).filter_map(exact).collect();
+        let entry_context = Context { host, token_key: self.input.token_key, exact: &exact };
+        let strict = table.rows.iter().filter(|row| !row.route.auth.is_open());
+        let guarded: Vec<Guarded<'_>> =
+            strict.map(|row| Guarded { path: row.path, methods: &row.methods }).collect();
+        let mut demands = BTreeMap::new();
+        let mut http = Vec::new();
+        for row in &table.rows {
+            let demand = self.demand(row);
+            let refused = self.refused(row, demand.as_ref(), &guarded);
+            if matches!(refused, Refused::Untold) {
+                tell(&mut table.outcomes, row, too_long(row));
+            }
+            let identity = self.foreign_identity(row, demand.as_ref());
+            http.extend(entries::entries(row, demand.as_ref(), &identity, refused, &entry_context));
+            if let Some(demand) = demand {
+                demands.insert((row.place, row.position), demand);
+            }
+        }
+        drop_dead_matches(&mut http);
+        let outcomes = table.outcomes;
+        if http.is_empty() {
+            return Sized { host: Host { object: None, marker: None, outcomes, demands }, bytes: 0 };
+        }
+        // Writing plain structs of strings as JSON cannot fail; if it did, the object would count as too large.
+        let json = serde_json::to_vec(&http).unwrap_or_default();
+        let bytes = if json.is_empty() { usize::MAX } else { json.len() + OVERHEAD };
+        let marker = self.marker(host, &json, !demands.is_empty());
+        let mut object = emit::virtual_service(
+            self.gateway,
+            self.input.gateways.get(self.gateway),
+            host,
+            self.input.settings,
+        );
+        object.spec.http = marker_entries(host, &marker).into_iter().chain(http).collect();
+        // What is too large is compiled again with fewer claimants, and need not be looked at.
+        let problems = if bytes > MAX_BYTES { Vec::new() } else { validate(&object, self.input.token_key) };
+        let mut outcomes = outcomes;
+        let object = if problems.is_empty() {
+            Ok(Arc::new(object))
+        } else {
+            let name = emit::virtual_service_name(self.gateway, host);
+            crate::verdict::withhold(&mut outcomes, &name, &problems);
+            Err(problems)
+        };
+        Sized { host: Host { object: Some(object), marker: Some(marker), outcomes, demands }, bytes }
+    }
+
+    /// The check that a protected route demands: the provider as it is now, unless an older form of it is still in force
+    /// everywhere and this one not yet. Whichever it is, without its check the route answers 503.
+    fn demand(&self, row: &Row<'_>) -> Option<Demand> {
+        let RouteAuth::Protected(provider) = &row.route.auth else { return None };
+        row.route.backends.list.as_ref().ok()?;
+        Some(demand(provider, self.chain))
+    }
+
+    fn refused(&self, row: &Row<'_>, demand: Option<&Demand>, guarded: &[Guarded<'_>]) -> Refused {
+        let not_normalized = self.chain.paths_not_normalized;
+        let told = match (demand, row.path.kind) {
+            (Some(demand), _) => neighbours::own_pages(row.path, &demand.provider, not_normalized),
+            (None, PathMatchType::PathPrefix) if row.route.auth.is_open() && !guarded.is_empty() => {
+                neighbours::refused_by(row.path, &row.methods, guarded, not_normalized)
+            }
+            (None, _) => Some(Vec::new()),
+        };
+        told.map_or(Refused::Untold, Refused::These)
+    }
+
+    /// The identity headers that the backends believe, but for those that the route's own check sets.
+    fn foreign_identity<'s>(&'s self, row: &'s Row<'_>, demand: Option<&Demand>) -> BTreeSet<&'s str> {
+        let mut headers = self.identity.of(row.route.backends.namespaces.iter().map(String::as_str));
+        if let Some(default) = &row.claimant.prepared.default_provider {
+            headers.extend(default.identity_headers.iter().map(String::as_str));
+        }
+        if let Some(demand) = demand {
+            headers.retain(|header| !demand.provider.identity_headers.iter().any(|own| own == header));
+        }
+        headers
+    }
+
+    fn marker(&self, host: &str, routes: &[u8], protected: bool) -> Marker {
+        let mut digest = hexadecimal(&Sha256::digest(routes));
+        digest.truncate(32);
+        let path = self.input.token_key.marker_path(self.gateway, host);
+        let chain_path = protected.then(|| format!("{path}/chain"));
+        // Where to ask is no part of the object, and is filled in at each compile.
+        Marker {
+            gateway: self.gateway.clone(),
+            host: host.to_owned(),
+            listeners: Vec::new(),
+            path,
+            digest,
+            chain_path,
+        }
+    }
+}
+
+/// Which form of the provider routes use on a gateway with this chain.
+pub(crate) fn demand(provider: &Provider, chain: &ChainFacts) -> Demand {
+    let id = provider.id();
+    if !chain.ready.contains(&id) {
+        let older = chain.known.iter().find(|(known, older)| {
+            chain.ready.contains(known) && older.key == provider.key && older.uid == provider.uid
+        });
+        if let Some((id, older)) = older {
+            return Demand { id: id.clone(), provider: older.clone() };
+        }
+    }
+    Demand { id, provider: provider.clone() }
+}
+
+/// Drops what an earlier route matches word for word, and routes of which nothing is left: rows may meet in a path, such as
+/// an exact path and a prefix with the same method.
+fn drop_dead_matches(http: &mut Vec<HttpRoute>) {
+    let mut seen = BTreeSet::new();
+    for route in &mut *http {
+        // Writing a plain struct of strings as JSON cannot fail. It writes its fields in one order.
+        route.matches.retain(|entry| serde_json::to_string(entry).map_or(true, |text| seen.insert(text)));
+    }
+    http.retain(|route| !route.matches.is_empty());
+}
+
+fn exact<'r>(row: &Row<'r>) -> Option<&'r str> {
+    (row.path.kind == PathMatchType::Exact).then_some(row.path.value.as_str())
+}
+
+/// By these entries a gateway pod can be asked which routes it holds and, beside protected ones, which guard chain.
+fn marker_entries(host: &str, marker: &Marker) -> Vec<HttpRoute> {
+    let entry = |name: String, path: &str, response| HttpRoute {
+        name,
+        matches: vec![HttpMatch { uri: Some(StringMatch::Exact(path.to_owned())), ..HttpMatch::default() }],
+        direct_response: response,
+        ..HttpRoute::default()
+    };
+    let digest = hash(&[&marker.gateway.namespace, &marker.gateway.name, host, "marker"]);
+    let body = HttpBody { string: marker.digest.clone() };
+    let routes = entry(
+        format!("{}{digest}", names::OPEN_ROUTE_PREFIX),
+        &marker.path,
+        Some(HttpDirectResponse { status: 200, body: Some(body) }),
+    );
+    let chain = marker
+        .chain_path
+        .as_deref()
+        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, Some(answer(503))));
+    std::iter::once(routes).chain(chain).collect()
+}
+
+/// Tells the owner of a row what is wrong with it on this host.
+fn tell(outcomes: &mut [Outcome], row: &Row<'_>, finding: Finding) {
+    if let Some(Ok(routes)) = outcomes.get_mut(row.place)
+        && let Some(outcome) = routes.get_mut(row.position)
+    {
+        *outcome = RouteOutcome::Partly(finding);
+    }
+}
+
+fn too_long(row: &Row<'_>) -> Finding {
+    let message = format!(
+        "path {} or one that is protected beside it is too long to tell apart in every spelling, so that it answers 503: \
+         use shorter paths, or another host",
+        row.path.value
+    );
+    Finding::bad(Reason::InvalidSpec, message)
+}
