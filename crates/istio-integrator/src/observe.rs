@@ -326,6 +326,7 @@ fn foreign(object: &DynamicObject, spec: &Scope) -> ForeignRoutes {
     ForeignRoutes {
         gateways: gateways.collect(),
         hosts: spec.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        export_to: spec.export_to.clone(),
         created: object.metadata.creation_timestamp.clone(),
         owner,
         key: ObjectKey::new(key.namespace, key.name),

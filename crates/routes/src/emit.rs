@@ -51,7 +51,7 @@ pub(crate) fn virtual_service(
 }
 
 /// The namespaces of the gateway's pods, by which Istio judges `exportTo`; all, while they are not known.
-fn export_to(facts: Option<&GatewayFacts>, settings: &Settings) -> Vec<String> {
+pub(crate) fn export_to(facts: Option<&GatewayFacts>, settings: &Settings) -> Vec<String> {
     let namespaces = facts.into_iter().flat_map(|facts| &facts.workload_namespaces);
     let mut entries: Vec<String> = namespaces
         .map(|namespace| if *namespace == settings.namespace { ".".to_owned() } else { namespace.clone() })

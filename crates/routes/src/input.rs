@@ -124,6 +124,8 @@ pub struct ForeignRoutes {
     pub gateways: Vec<ObjectKey>,
     /// Its hosts, in lower case.
     pub hosts: Vec<String>,
+    /// The namespaces whose proxies see it, as its `exportTo` says it; empty for every one.
+    pub export_to: Vec<String>,
     /// Who made it, for people: a field manager or the value of its managed-by label.
     pub owner: String,
 }

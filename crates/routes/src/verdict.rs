@@ -77,14 +77,29 @@ fn in_force(
 }
 
 /// Why a check on this host does not decide: a `VirtualService` of somebody else has the same host on the same gateway and
-/// comes first. Istio puts the routes of one host in the order of (creationTimestamp, name, namespace).
+/// comes first.
+///
+/// Istio puts the routes of one host in the order of visibility ([`visibility`]), and those of one visibility in that of
+/// (creationTimestamp, name, namespace). Source: `VirtualServicesForGateway` of istiod 1.31.
 pub(crate) fn foreign(input: &Input<'_>, gateway: &ObjectKey, host: &str, own_name: &str) -> Option<Finding> {
-    let own = input.written.get(own_name);
     let own_namespace = &input.settings.namespace;
+    let facts = input.gateways.get(gateway);
+    let own_export = crate::emit::export_to(facts, input.settings);
+    let nowhere = BTreeSet::new();
+    let pods = facts.map_or(&nowhere, |facts| &facts.workload_namespaces);
     let comes_first = |other: &&ForeignRoutes| {
-        let Some(created) = own else { return true };
-        (&other.created, &other.key.name, &other.key.namespace)
-            < (created, &own_name.to_owned(), own_namespace)
+        // Where the pods are is not known: it may be anywhere.
+        if pods.is_empty() {
+            return true;
+        }
+        pods.iter().any(|pods| {
+            let Some(theirs) = visibility(&other.export_to, &other.key.namespace, pods) else { return false };
+            // Ours that is not written yet will be the youngest.
+            let Some(created) = input.written.get(own_name) else { return true };
+            let ours = visibility(&own_export, own_namespace, pods).unwrap_or(u8::MAX);
+            (theirs, &other.created, other.key.name.as_str(), &other.key.namespace)
+                < (ours, created, own_name, own_namespace)
+        })
     };
     let mut first: Vec<&ForeignRoutes> = input
         .foreign
@@ -98,11 +113,24 @@ pub(crate) fn foreign(input: &Input<'_>, gateway: &ObjectKey, host: &str, own_na
     }
     let named = first.iter().map(|other| format!("{} (of {})", other.key, other.owner));
     let message = format!(
-        "host {host} of Gateway {gateway} is also served by the older VirtualService {}, whose routes come first and ask for \
-         no login: have the host removed there, or delete it",
+        "host {host} of Gateway {gateway} is also served by VirtualService {}, whose routes come first and ask for no login: \
+         have the host removed there, or delete it",
         text::list(named, ", ")
     );
     Some(Finding::bad(Reason::ForeignRoute, message))
+}
+
+/// How a proxy in the namespace `pods` sees a `VirtualService` of this namespace: 0 as private to the namespace of both, 1 as
+/// exported to it by name, 2 as public, nothing if it does not see it.
+fn visibility(export_to: &[String], namespace: &str, pods: &str) -> Option<u8> {
+    let exported = |name: &str| export_to.iter().any(|entry| entry == name);
+    if export_to.is_empty() || exported("*") {
+        Some(2)
+    } else if namespace == pods && exported(".") {
+        Some(0)
+    } else {
+        exported(pods).then_some(1)
+    }
 }
 
 /// Turns the outcomes of a table whose object failed our own check into refusals.

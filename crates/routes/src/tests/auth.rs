@@ -284,7 +284,14 @@ fn an_older_foreign_route_takes_the_login_out_of_force() {
         created: Some(at(second)),
         gateways: vec![ObjectKey::new("istio-system", gateway)],
         hosts: vec![host.to_owned()],
+        export_to: vec!["istio-system".to_owned()],
         owner: "field manager them".into(),
+    };
+    // The gateway's pods are in istio-system, to which ours are exported by name.
+    let exported = |second, namespace: &str, to: &[&str]| ForeignRoutes {
+        key: ObjectKey::new(namespace, "theirs"),
+        export_to: to.iter().map(|entry| (*entry).to_owned()).collect(),
+        ..foreign(second, "public", HOST)
     };
     for (routes, written, in_force) in [
         (foreign(1, "public", HOST), Some(at(5)), false),
@@ -292,6 +299,13 @@ fn an_older_foreign_route_takes_the_login_out_of_force() {
         (foreign(9, "public", HOST), None, false),
         (foreign(1, "private", HOST), Some(at(5)), true),
         (foreign(1, "public", "y.example"), Some(at(5)), true),
+        // Age decides among those of one visibility only.
+        (exported(1, "other", &[]), Some(at(5)), true),
+        (exported(1, "other", &["*"]), Some(at(5)), true),
+        (exported(1, "other", &["*"]), None, false),
+        (exported(9, "istio-system", &["."]), Some(at(5)), false),
+        (exported(1, "other", &["."]), Some(at(5)), true),
+        (exported(1, "other", &["elsewhere"]), None, true),
     ] {
         let mut world = with_provider().in_force(std::slice::from_ref(&sso)).with(shop(&["/"]));
         let name = crate::virtual_service_name(&ObjectKey::new("istio-system", "public"), HOST);
@@ -304,7 +318,7 @@ fn an_older_foreign_route_takes_the_login_out_of_force() {
         assert_eq!(condition.holds(), in_force, "{routes:?}: {condition:?}");
         if !in_force {
             assert_eq!(condition.reason, Reason::ForeignRoute);
-            assert!(condition.message.contains("other/theirs (of field manager them)"));
+            assert!(condition.message.contains("/theirs (of field manager them)"));
         }
     }
 }
