@@ -3,6 +3,7 @@
 mod account;
 mod audit;
 mod auth;
+mod auth_disguises;
 mod auth_world;
 mod cluster;
 mod fault;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         istio::tests(),
         integrator::tests(),
         auth::tests(),
+        auth_disguises::tests(),
         integrator_admission::tests(),
         integrator_idle::tests(),
     ];
