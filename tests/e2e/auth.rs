@@ -203,15 +203,16 @@ async fn a_changed_provider_is_taken_over_without_a_gap(t: Ctx) -> Result<()> {
     let demanded = || async {
         let routes = ["-n", "istio-integrator", "get", "virtualservices", "-o", "json"];
         let all: serde_json::Value = serde_json::from_str(&t.kubectl(&routes).await?)?;
-        let of_host = all["items"].as_array().into_iter().flatten();
-        let object = of_host.filter(|object| object["spec"]["hosts"][0] == world.host.as_str()).next();
+        let mut of_host = all["items"].as_array().into_iter().flatten();
+        let object = of_host.find(|object| object["spec"]["hosts"][0] == world.host.as_str());
         let names = object.context("the VirtualService")?["spec"]["http"].as_array().cloned();
         let names = names
             .unwrap_or_default()
             .into_iter()
             .filter_map(|route| Some(route["name"].as_str()?.to_owned()));
-        let ids = names.filter_map(|name| Some(name.strip_prefix("ii.auth-")?.split('.').next()?.to_owned()));
-        let id = ids.filter(|id| id != "probe").next();
+        let mut ids =
+            names.filter_map(|name| Some(name.strip_prefix("ii.auth-")?.split('.').next()?.to_owned()));
+        let id = ids.find(|id| id != "probe");
         id.context("a protected route")
     };
     let before = demanded().await?;
@@ -311,7 +312,7 @@ async fn a_new_port_is_guarded_from_the_start(t: Ctx) -> Result<()> {
     let mut seen = Vec::new();
     let start = std::time::Instant::now();
     while seen.last() != Some(&401) {
-        ensure!(start.elapsed() < Duration::from_secs(60), "the new port answers {seen:?}");
+        ensure!(start.elapsed() < Duration::from_mins(1), "the new port answers {seen:?}");
         seen.extend(world.get("/", "").await.map(|reply| reply.status));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
 use kube::runtime::wait::{await_condition, conditions};
-use mesh_api::{GatewayBinding, IngressRequest};
+use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
 use serde_json::{Value, json};
 use testbed::harness::{Ctx, Test, eventually};
 use testbed::test;
@@ -22,15 +22,18 @@ pub(crate) fn tests() -> Vec<Test> {
         test!(valid_objects_are_admitted),
         test!(invalid_requests_are_refused),
         test!(invalid_bindings_are_refused),
+        test!(invalid_providers_are_refused),
     ]
 }
 
 async fn valid_objects_are_admitted(t: Ctx) -> Result<()> {
     let kinds = Kinds::served(&t).await?;
     let mut faults = Vec::new();
-    for (kind, cases) in
-        [(&kinds.requests, cases::valid_requests()), (&kinds.bindings, cases::valid_bindings())]
-    {
+    for (kind, cases) in [
+        (&kinds.requests, cases::valid_requests()),
+        (&kinds.bindings, cases::valid_bindings()),
+        (&kinds.providers, cases::valid_providers()),
+    ] {
         for case in cases {
             faults.extend(fault_of_admitted(kind, &case).await?);
         }
@@ -44,6 +47,10 @@ async fn invalid_requests_are_refused(t: Ctx) -> Result<()> {
 
 async fn invalid_bindings_are_refused(t: Ctx) -> Result<()> {
     all_refused(&Kinds::served(&t).await?.bindings, cases::invalid_bindings()).await
+}
+
+async fn invalid_providers_are_refused(t: Ctx) -> Result<()> {
+    all_refused(&Kinds::served(&t).await?.providers, cases::invalid_providers()).await
 }
 
 async fn all_refused(kind: &Kind, cases: Vec<Refused>) -> Result<()> {
@@ -135,10 +142,11 @@ impl Kind {
 struct Kinds {
     requests: Kind,
     bindings: Kind,
+    providers: Kind,
 }
 
 impl Kinds {
-    /// Applies the CRDs and waits until objects of both kinds can be created.
+    /// Applies the CRDs and waits until objects of each kind can be created.
     async fn served(t: &Ctx) -> Result<Self> {
         apply_crds(t).await?;
         let resource = ApiResource::erase::<IngressRequest>(&());
@@ -147,18 +155,21 @@ impl Kinds {
         let resource = ApiResource::erase::<GatewayBinding>(&());
         let api = Api::all_with(t.client.clone(), &resource);
         let bindings = Kind { resource, api };
-        for kind in [&requests, &bindings] {
+        let resource = ApiResource::erase::<AuthProvider>(&());
+        let api = Api::namespaced_with(t.client.clone(), &t.namespace, &resource);
+        let providers = Kind { resource, api };
+        for kind in [&requests, &bindings, &providers] {
             // Established is written a moment before the handler of the new path knows of it.
             eventually(&format!("{} served", kind.resource.kind), 20, || async {
                 Ok(kind.api.list(&ListParams::default().limit(1)).await.map(|_| ())?)
             })
             .await?;
         }
-        Ok(Self { requests, bindings })
+        Ok(Self { requests, bindings, providers })
     }
 }
 
-/// Applies `deploy/crds` and waits until both CRDs are established.
+/// Applies `deploy/crds` and waits until its CRDs are established.
 ///
 /// Not with `kubectl apply`: it would take over, and drop, the labels of the deployment that other tests share.
 async fn apply_crds(t: &Ctx) -> Result<()> {

@@ -3,12 +3,14 @@
 mod account;
 mod audit;
 mod auth;
+mod auth_bypass;
 mod auth_disguises;
 mod auth_world;
 mod cluster;
 mod fault;
 mod integrator;
 mod integrator_admission;
+mod integrator_deploy;
 mod integrator_idle;
 mod istio;
 mod network;
@@ -30,8 +32,10 @@ fn main() -> ExitCode {
         istio::tests(),
         integrator::tests(),
         auth::tests(),
+        auth_bypass::tests(),
         auth_disguises::tests(),
         integrator_admission::tests(),
+        integrator_deploy::tests(),
         integrator_idle::tests(),
     ];
     testbed::harness::main(&parts.concat())

@@ -91,7 +91,7 @@ fn objects(output: &Output, chains: &[EnvoyFilter]) -> anyhow::Result<String> {
         parts.push(serde_saphyr::to_string_multiple(&routes).context("the VirtualServices as YAML")?);
     }
     if !chains.is_empty() {
-        parts.push(serde_saphyr::to_string_multiple(&chains).context("the EnvoyFilters as YAML")?);
+        parts.push(serde_saphyr::to_string_multiple(chains).context("the EnvoyFilters as YAML")?);
     }
     Ok(parts.join("---\n"))
 }

@@ -35,6 +35,7 @@ use crate::{
 use asked::{Asked, AskedChain};
 use state::{ChainState, Decision, Held, LiveChain};
 
+pub(crate) use key::SECRET;
 pub(crate) use observe::{ObservedChain, ObservedPod, ObservedService, chain, demanded, mesh_config};
 
 /// After a failed write of a chain.

@@ -9,15 +9,19 @@
 mod apply;
 mod cli_compile;
 mod cli_crds;
+mod cli_explain;
+mod cli_uninstall;
 mod discover;
 mod follow;
 mod guard;
+mod listing;
 mod memory;
 mod observe;
 mod plan;
 mod probe;
 mod reconcile;
 mod run;
+mod stale_crds;
 mod status;
 mod verdict;
 
@@ -41,6 +45,10 @@ enum Command {
     Compile(cli_compile::CompileArgs),
     /// Print the CRDs of this version
     Crds(cli_crds::CrdsArgs),
+    /// Say why a request is served, or why it is not
+    Explain(cli_explain::ExplainArgs),
+    /// Remove from a cluster what the integrator left in it
+    Uninstall(cli_uninstall::UninstallArgs),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +56,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compile(args) => cli_compile::run(args),
         Command::Crds(args) => cli_crds::run(args),
+        Command::Explain(args) => cli_explain::run(&args),
+        Command::Uninstall(args) => cli_uninstall::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         // The chain of causes: what failed, then why.

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
     sync::Arc,
 };
 
@@ -172,124 +173,83 @@ pub(crate) fn watch_all(
     wake: &Wake,
     metrics: &Arc<Metrics>,
 ) -> JoinSet<()> {
-    let mut watches = JoinSet::new();
+    let mut watches = Watches { wake, metrics, set: JoinSet::new() };
     let everything = watcher::Config::default;
     let all = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
-    watches.spawn(follow(
-        all(&resource::<GatewayBinding>()),
-        everything(),
-        Arc::clone(&caches.bindings),
-        custom,
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<IngressRequest>()),
-        everything(),
-        Arc::clone(&caches.requests),
-        custom,
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<Gateway>()),
-        everything(),
-        Arc::clone(&caches.gateways),
-        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, field(&object, "spec"))),
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<AuthProvider>()),
-        everything(),
-        Arc::clone(&caches.providers),
-        custom,
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<ReferenceGrant>()),
-        everything(),
-        Arc::clone(&caches.grants),
-        |object| {
-            // One that cannot be read grants nothing.
-            let granted =
-                field(&object, "spec").map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
-            (
-                Key::of(&object.metadata),
-                Entry::new(&object.metadata, granted.map(|object| grant(&object)).unwrap_or_default()),
-            )
-        },
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<ServiceEntry>()),
-        everything(),
-        Arc::clone(&caches.claims),
-        |object| {
-            let spec: ServiceEntrySpec = field(&object, "spec").unwrap_or_default();
-            (Key::of(&object.metadata), Entry::new(&object.metadata, claimed_hosts(&spec)))
-        },
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
+    watches.add(all(&resource::<GatewayBinding>()), everything(), &caches.bindings, custom);
+    watches.add(all(&resource::<IngressRequest>()), everything(), &caches.requests, custom);
+    watches.add(all(&resource::<Gateway>()), everything(), &caches.gateways, |object| {
+        (Key::of(&object.metadata), Entry::new(&object.metadata, field(&object, "spec")))
+    });
+    watches.add(all(&resource::<AuthProvider>()), everything(), &caches.providers, custom);
+    watches.add(all(&resource::<ReferenceGrant>()), everything(), &caches.grants, |object| {
+        (Key::of(&object.metadata), Entry::new(&object.metadata, granted(&object)))
+    });
+    watches.add(all(&resource::<ServiceEntry>()), everything(), &caches.claims, |object| {
+        let spec: ServiceEntrySpec = field(&object, "spec").unwrap_or_default();
+        (Key::of(&object.metadata), Entry::new(&object.metadata, claimed_hosts(&spec)))
+    });
+    watches.add(
         all(&resource::<VirtualService>()),
         everything().fields(&format!("metadata.namespace!={namespace}")),
-        Arc::clone(&caches.foreign),
+        &caches.foreign,
         |object| {
             let spec = field(&object, "spec").unwrap_or_default();
             (Key::of(&object.metadata), Entry::new(&object.metadata, foreign(&object, &spec)))
         },
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        all(&resource::<EnvoyFilter>()),
-        everything(),
-        Arc::clone(&caches.chains),
-        move |object| guard::chain(&object, identity),
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
+    );
+    watches.add(all(&resource::<EnvoyFilter>()), everything(), &caches.chains, move |object| {
+        guard::chain(&object, identity)
+    });
+    watches.add(
         Api::<Deployment>::all(client.clone()),
         everything().labels("app=istiod"),
-        Arc::clone(&caches.control_planes),
+        &caches.control_planes,
         |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ControlPlane::read(&object))),
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
+    );
     // All of them, not only those with our label: a foreign one of the same name must be seen before it is written.
-    watches.spawn(follow(
+    watches.add(
         Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource::<VirtualService>()),
         everything(),
-        Arc::clone(&caches.virtual_services),
+        &caches.virtual_services,
         move |object| routes(&object, identity),
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
-        Api::<Service>::all(client.clone()),
-        everything(),
-        Arc::clone(&caches.services),
-        |object| (Key::of(&object.metadata), Entry::new(&object.metadata, ObservedService::read(&object))),
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches.spawn(follow(
+    );
+    watches.add(Api::<Service>::all(client.clone()), everything(), &caches.services, |object| {
+        (Key::of(&object.metadata), Entry::new(&object.metadata, ObservedService::read(&object)))
+    });
+    watches.add(
         Api::<PartialObjectMeta<Namespace>>::all(client.clone()),
         everything(),
-        Arc::clone(&caches.namespaces),
+        &caches.namespaces,
         |object| {
             let labels = object.metadata.labels.clone().unwrap_or_default();
             (Key::of(&object.metadata), Entry::new(&object.metadata, labels))
         },
-        wake.clone(),
-        Arc::clone(metrics),
-    ));
-    watches
+    );
+    watches.set
+}
+
+/// Watches that have a wake and metrics in common.
+struct Watches<'w> {
+    wake: &'w Wake,
+    metrics: &'w Arc<Metrics>,
+    set: JoinSet<()>,
+}
+
+impl Watches<'_> {
+    fn add<K, T>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        cache: &Arc<Cache<T>>,
+        keep: impl Fn(K) -> (Key, Entry<T>) + Send + 'static,
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        T: PartialEq + Send + std::marker::Sync + 'static,
+    {
+        let (wake, metrics) = (self.wake.clone(), Arc::clone(self.metrics));
+        self.set.spawn(follow(api, config, Arc::clone(cache), keep, wake, metrics));
+    }
 }
 
 /// The API resource of a typed kind.
@@ -370,6 +330,13 @@ fn foreign(object: &DynamicObject, spec: &Scope) -> ForeignRoutes {
         owner,
         key: ObjectKey::new(key.namespace, key.name),
     }
+}
+
+/// What a `ReferenceGrant` grants: nothing, if it cannot be read.
+fn granted(object: &DynamicObject) -> Grant {
+    let spec = field(object, "spec").ok();
+    let read = spec.map(|spec| ReferenceGrant { metadata: object.metadata.clone(), spec });
+    read.map(|read| grant(&read)).unwrap_or_default()
 }
 
 /// Reduces a `ReferenceGrant` to what is read of it.

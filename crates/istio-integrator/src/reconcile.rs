@@ -59,19 +59,30 @@ pub(crate) struct Reconciler {
     metrics: Arc<Metrics>,
 }
 
+/// What a reconciler works with.
+pub(crate) struct Parts {
+    /// What it reads.
+    pub(crate) caches: Arc<Caches>,
+    /// The gateways' pods.
+    pub(crate) pods: GatewayPods,
+    /// The mesh configs.
+    pub(crate) mesh_configs: MeshConfigs,
+    /// By which it writes routes.
+    pub(crate) applier: Applier,
+    /// By which it writes statuses.
+    pub(crate) statuses: StatusWriter,
+    /// By which it sends Events.
+    pub(crate) notices: Notices,
+    /// The guard chains.
+    pub(crate) guard: Guard,
+    /// What it counts.
+    pub(crate) metrics: Arc<Metrics>,
+}
+
 impl Reconciler {
     /// A reconciler that has made no pass yet.
-    pub(crate) fn new(
-        settings: Settings,
-        caches: Arc<Caches>,
-        pods: GatewayPods,
-        mesh_configs: MeshConfigs,
-        applier: Applier,
-        statuses: StatusWriter,
-        notices: Notices,
-        guard: Guard,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings, parts: Parts) -> Self {
+        let Parts { caches, pods, mesh_configs, applier, statuses, notices, guard, metrics } = parts;
         Self {
             settings,
             pods,

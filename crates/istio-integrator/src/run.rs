@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
+use kube::Client;
 use operator_kit::{
     admin::{self, Admin},
     apply::{Applier, Identity},
@@ -34,7 +35,8 @@ use crate::{
     follow::{GatewayPods, MeshConfigs},
     guard::{Guard, GuardSettings},
     observe::{self, Caches},
-    reconcile::Reconciler,
+    reconcile::{Parts, Reconciler},
+    stale_crds::{self, CrdWatch},
 };
 
 /// How long to wait for more changes before a pass, so that a burst is one pass.
@@ -98,11 +100,11 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "ISTIO_INTEGRATOR_DRAIN_TIME", value_parser = interval)]
     drain_time: Option<Duration>,
 
-    /// The most AuthProviders of one namespace
+    /// The most providers of one namespace
     #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_NAMESPACE", default_value_t = routes::MAX_PROVIDERS_PER_NAMESPACE)]
     max_providers_per_namespace: usize,
 
-    /// The most AuthProviders of one gateway: each costs every request a little
+    /// The most providers of one gateway: each costs every request a little
     #[arg(long, env = "ISTIO_INTEGRATOR_MAX_PROVIDERS_PER_GATEWAY", default_value_t = routes::MAX_PROVIDERS_PER_GATEWAY)]
     max_providers_per_gateway: usize,
 
@@ -119,7 +121,7 @@ enum Format {
     Text,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration =
         text.parse().map_err(|error| format!("{error}; write it like 30s or 5m"))?;
     match Duration::try_from(parsed) {
@@ -161,6 +163,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     let wake = Wake::default();
     let caches = Arc::new(Caches::new());
     let mut watches = observe::watch_all(&client, &caches, &args.namespace, IDENTITY, &wake, &metrics);
+    let mut crds = CrdWatch::start(&client, &wake, &metrics);
     let mut leadership = if args.no_leader_election {
         Leadership::unopposed(&metrics)
     } else {
@@ -173,34 +176,9 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
     };
     let (notices, mut sending) =
         Notices::start(client.clone(), "istio-integrator", &identity, Arc::clone(&metrics));
-    let applier = Applier::new(client.clone(), IDENTITY, Arc::clone(&metrics));
-    let guard = Guard::new(
-        GuardSettings {
-            namespace: args.namespace.clone(),
-            root_namespace: args.root_namespace.clone(),
-            interval: args.chain_interval,
-            drain: args.drain_time,
-        },
-        client.clone(),
-        applier.clone(),
-        Arc::clone(&caches),
-        wake.clone(),
-    );
-    let mut reconciler = Reconciler::new(
-        Settings {
-            max_providers_per_namespace: args.max_providers_per_namespace,
-            max_providers_per_gateway: args.max_providers_per_gateway,
-            ..Settings::new(args.namespace.clone(), args.cluster_domain.clone())
-        },
-        Arc::clone(&caches),
-        GatewayPods::new(client.clone(), wake.clone(), Arc::clone(&metrics)),
-        MeshConfigs::new(client.clone(), wake.clone(), Arc::clone(&metrics)),
-        applier,
-        StatusWriter::new(client, IDENTITY.manager, Arc::clone(&metrics)),
-        notices,
-        guard,
-        Arc::clone(&metrics),
-    );
+    let pod = stale_crds::pod(&args.namespace, &identity);
+    let crd_notices = notices.clone();
+    let mut reconciler = reconciler(&args, &client, &caches, &wake, notices, &metrics);
 
     let missing_pods = Arc::new(RwLock::new(Vec::new()));
     let (stop_admin, admin_stops) = oneshot::channel::<()>();
@@ -232,6 +210,7 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
                 due.leads
             }
         };
+        crds.tell(leads.then_some((&crd_notices, &pod)));
         reconciler.observe_gateways();
         let ready = reconciler.missing().is_empty();
         *missing_pods.write().unwrap_or_else(PoisonError::into_inner) = reconciler.missing_pods();
@@ -253,13 +232,52 @@ async fn serve(args: RunArgs, log_level: LogLevel) -> anyhow::Result<()> {
         }
     }
     // Dropping the notices ends the sender once it has sent what waits.
-    drop(reconciler);
+    drop((reconciler, crd_notices));
     if tokio::time::timeout(WIND_DOWN, &mut sending).await.is_err() {
         warn!("some Events were not sent");
     }
     leadership.release().await;
     drop(stop_admin);
     Ok(())
+}
+
+fn reconciler(
+    args: &RunArgs,
+    client: &Client,
+    caches: &Arc<Caches>,
+    wake: &Wake,
+    notices: Notices,
+    metrics: &Arc<Metrics>,
+) -> Reconciler {
+    let applier = Applier::new(client.clone(), IDENTITY, Arc::clone(metrics));
+    let guard = Guard::new(
+        GuardSettings {
+            namespace: args.namespace.clone(),
+            root_namespace: args.root_namespace.clone(),
+            interval: args.chain_interval,
+            drain: args.drain_time,
+        },
+        client.clone(),
+        applier.clone(),
+        Arc::clone(caches),
+        wake.clone(),
+    );
+    let settings = Settings {
+        max_providers_per_namespace: args.max_providers_per_namespace,
+        max_providers_per_gateway: args.max_providers_per_gateway,
+        ..Settings::new(args.namespace.clone(), args.cluster_domain.clone())
+    };
+    let parts = Parts {
+        caches: Arc::clone(caches),
+        pods: GatewayPods::new(client.clone(), wake.clone(), Arc::clone(metrics)),
+        mesh_configs: MeshConfigs::new(client.clone(), wake.clone(), Arc::clone(metrics)),
+        applier,
+        statuses: StatusWriter::new(client.clone(), IDENTITY.manager, Arc::clone(metrics)),
+        notices,
+        guard,
+        metrics: Arc::clone(metrics),
+    };
+    Reconciler::new(settings, parts)
 }
 
 /// A pass that is due.

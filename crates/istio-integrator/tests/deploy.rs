@@ -72,7 +72,7 @@ fn the_lease_that_the_role_names_is_the_one_that_is_held() {
 
 #[test]
 fn every_command_shows_examples() {
-    for command in ["run", "compile", "crds"] {
+    for command in ["run", "compile", "crds", "explain", "uninstall"] {
         let output = integrator(&[command, "--help"]);
         let help = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && help.contains("Examples:"), "{command}\n{help}");

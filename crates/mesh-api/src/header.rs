@@ -108,10 +108,14 @@ pub fn dash_spellings(name: &str) -> Vec<String> {
     for c in name.chars() {
         if c == '-' {
             let underscored: Vec<String> = spellings.iter().map(|spelling| format!("{spelling}_")).collect();
-            spellings.iter_mut().for_each(|spelling| spelling.push('-'));
+            for spelling in &mut spellings {
+                spelling.push('-');
+            }
             spellings.extend(underscored);
         } else {
-            spellings.iter_mut().for_each(|spelling| spelling.push(c));
+            for spelling in &mut spellings {
+                spelling.push(c);
+            }
         }
     }
     spellings.sort();

@@ -8,6 +8,9 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::header;
 
+/// The longest duration: four numbers of five digits and `ms`.
+pub(crate) const MAX_DURATION_LENGTH: u64 = 28;
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?";
 
 fn rule(expression: String, message: &str) -> Rule {
@@ -164,18 +167,162 @@ pub(crate) fn template_rules() -> [Rule; 4] {
     ]
 }
 
-/// No two routes of a request may match the same paths with the same methods. A prefix with a trailing slash is the prefix
-/// without it. Methods that overlap without being the same are left to the compiler: comparing each with each would cost
-/// more than the API server allows.
+/// No two routes of a request may answer the same requests: one path, and methods in common or none on both sides. A
+/// prefix with a trailing slash is the prefix without it, and `GET` covers `HEAD`.
 ///
 /// The lengths are compared before the texts, since the API server prices what a rule does in fact as well, and the
 /// longest allowed request must pass.
-pub(crate) fn distinct_paths() -> Rule {
+pub(crate) fn distinct_routes() -> Rule {
     let same = "a.path.type == b.path.type && (a.path.value == b.path.value || (a.path.type == 'PathPrefix' && \
-                a.path.value.size() + 1 == b.path.value.size() && a.path.value + '/' == b.path.value)) && (has(a.methods) ? has(b.methods) && a.methods == b.methods : \
-                !has(b.methods))";
-    Rule::new(format!("self.all(a, self.exists_one(b, {same}))"))
-        .message("no two routes may have the same path and methods; a PathPrefix /app/ is the same as /app")
+                a.path.value.size() + 1 == b.path.value.size() && a.path.value + '/' == b.path.value))";
+    let meet = "((!has(a.methods) || a.methods.size() == 0) ? (!has(b.methods) || b.methods.size() == 0) : \
+                (has(b.methods) && a.methods.exists(m, m in b.methods || (m == 'GET' && 'HEAD' in b.methods) || \
+                (m == 'HEAD' && 'GET' in b.methods))))";
+    rule(
+        format!("self.all(a, self.exists_one(b, {same} && {meet}))"),
+        "no two routes may have the same path, unless their methods differ; a PathPrefix /app/ is the same as /app, \
+         and GET covers HEAD",
+    )
+}
+
+/// Only a prefix can be replaced.
+pub(crate) fn rewrite_of_prefix() -> Rule {
+    rule(
+        "!has(self.rewrite) || self.path.type == 'PathPrefix'".to_owned(),
+        "rewrite needs path.type PathPrefix: an Exact path has no prefix to replace",
+    )
+}
+
+/// The rules of the Services of a route, one for each message.
+pub(crate) fn backends_rules() -> [Rule; 2] {
+    // The word `namespace` is reserved in CEL, so that the field is written with underscores. And a conditional text, as in
+    // has(x) ? x : '', has no length limit in the eyes of the API server.
+    let same = "a.port == b.port && a.service == b.service && \
+                (has(a.__namespace__) ? (has(b.__namespace__) && a.__namespace__ == b.__namespace__) : !has(b.__namespace__))";
+    [
+        rule(
+            format!("self.all(a, self.exists_one(b, {same}))"),
+            "no two backends may have the same namespace, service and port: keep one of them, with both weights added",
+        ),
+        rule(
+            "self.exists(b, b.weight > 0)".to_owned(),
+            "at least one backend must have a weight above 0, or nobody would answer",
+        ),
+    ]
+}
+
+/// The rules of a duration (see [`crate::header::duration`]) within bounds, which are durations themselves.
+pub(crate) fn duration_rules(least: &str, most: &str) -> [Rule; 2] {
+    let format = "self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')";
+    [
+        rule(
+            format.to_owned(),
+            "must be a duration such as 500ms, 10s or 1m30s: up to four whole numbers, each followed by h, m, s or ms",
+        ),
+        rule(
+            format!(
+                "!{format} || (duration(self) >= duration('{least}') && duration(self) <= duration('{most}'))"
+            ),
+            &format!("must be from {least} to {most}"),
+        ),
+    ]
+}
+
+/// The rules of a header name (see [`header::header_name_problem`]), one for each message.
+fn header_name_rules() -> [Rule; 3] {
+    [
+        rule(
+            "self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')".to_owned(),
+            "must be the name of a header in lower case: letters, digits and inner dashes",
+        ),
+        rule(
+            "!(self in ['host', 'connection', 'transfer-encoding', 'content-length', 'te', 'upgrade'])"
+                .to_owned(),
+            "must not be a header of the connection itself, such as host or upgrade: remove it",
+        ),
+        rule(
+            "!self.startsWith('x-ii-')".to_owned(),
+            "must not begin with x-ii-: such headers are the guard chain's own",
+        ),
+    ]
+}
+
+/// The rules of an identity header (see [`header::identity_header_problem`]) beside those of every header.
+fn identity_header_rules() -> [Rule; 3] {
+    let dashes = header::MAX_IDENTITY_DASHES;
+    let reserved = "'x-request-id', 'x-client-trace-id', 'x-real-ip', 'x-original-url', 'x-rewrite-url'";
+    [
+        rule("self.startsWith('x-')".to_owned(), "must begin with x-, such as x-user"),
+        rule(
+            format!("self.matches('^[^-]*(-[^-]*){{0,{dashes}}}$')"),
+            &format!("must hold at most {dashes} dashes: every spelling with underscores is removed too"),
+        ),
+        rule(
+            format!("!(self in [{reserved}]) && !self.matches('^x-(forwarded|envoy|b3|istio|ot)-')"),
+            "must not be a header that Envoy, Istio or backends act on by themselves: choose another, such as x-user",
+        ),
+    ]
+}
+
+/// A set of texts, with the rules on each item, so that a refusal names the item.
+fn set_of(most_items: usize, most_characters: usize, rules: &[Rule]) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": most_items,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": most_characters,
+            "x-kubernetes-validations": rules,
+        },
+    })
+}
+
+/// The headers that a provider asks for.
+pub(crate) fn request_headers(_: &mut SchemaGenerator) -> Schema {
+    set_of(header::MAX_REQUEST_HEADERS, header::MAX_HEADER_LENGTH, &header_name_rules())
+}
+
+/// The headers by which a provider says who has logged in.
+pub(crate) fn identity_headers(_: &mut SchemaGenerator) -> Schema {
+    let rules = [header_name_rules(), identity_header_rules()].concat();
+    set_of(header::MAX_IDENTITY_HEADERS, header::MAX_HEADER_LENGTH, &rules)
+}
+
+/// A header of the client cannot be who has logged in.
+pub(crate) fn identity_is_not_asked_for() -> Rule {
+    rule(
+        "!has(self.identityHeaders) || !self.identityHeaders.exists(h, h in self.requestHeaders)".to_owned(),
+        "identityHeaders and requestHeaders must have no header in common: what clients send under the name of an \
+         identity header is removed",
+    )
+}
+
+fn plain_path_characters() -> Rule {
+    rule("self.matches('^[A-Za-z0-9/._~-]*$')".to_owned(), "may hold only letters, digits and /._~-")
+}
+
+/// The paths of a provider's own pages (see [`header::own_path_problem`]).
+pub(crate) fn own_paths(_: &mut SchemaGenerator) -> Schema {
+    let [slash, _, resolved, _] = path_rules();
+    let root = rule("self != '/'".to_owned(), "must not be /, which would be every path");
+    let rules = [slash, plain_path_characters(), resolved, root];
+    set_of(header::MAX_OWN_PATHS, header::MAX_OWN_PATH_LENGTH, &rules)
+}
+
+/// The rules of what is put before a path (see [`header::path_prefix_problem`]), one for each message.
+pub(crate) fn path_prefix_rules() -> [Rule; 4] {
+    let [_, _, resolved, _] = path_rules();
+    [
+        rule("self == '' || self.startsWith('/')".to_owned(), "must begin with /"),
+        plain_path_characters(),
+        resolved,
+        rule(
+            "!self.endsWith('/')".to_owned(),
+            "must not end in a slash, since the path that follows begins with one",
+        ),
+    ]
 }
 
 /// A union's member must be there exactly when `type` names it.
@@ -188,119 +335,4 @@ pub(crate) fn union_member(kind: &str, field: &str) -> Rule {
 pub(crate) fn selector_when_selected() -> Rule {
     Rule::new("(self.from == 'Selector') == has(self.selector)")
         .message("selector must be set when from is Selector, and only then")
-}
-
-/// A duration of the Gateway API (see [`crate::header::duration`]) within bounds, which CEL can read itself.
-pub(crate) fn duration_between(least: &str, most: &str) -> Rule {
-    let message = format!("must be a duration such as 500ms, 10s or 1m30s, from {least} to {most}");
-    Rule::new(format!(
-        "self.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$') && duration(self) >= duration('{least}') && \
-         duration(self) <= duration('{most}')"
-    ))
-    .message(Message::Message(message))
-}
-
-/// A set of strings with rules on each item, so that a refusal names the item.
-fn set(most: usize, longest: usize, rules: &[Rule]) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": most,
-        "x-kubernetes-list-type": "set",
-        "items": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": longest,
-            "x-kubernetes-validations": rules,
-        },
-    })
-}
-
-fn header_name() -> Rule {
-    rule(
-        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && !self.startsWith('x-ii-') && !(self in ['host', 'connection', \
-         'transfer-encoding', 'content-length', 'te', 'upgrade'])"
-            .to_owned(),
-        "must be the name of a header in lower-case letters, digits and dashes, none of the connection itself and none that \
-         begins with x-ii-",
-    )
-}
-
-/// Headers that a provider asks for (see [`crate::header::header_name_problem`]).
-pub(crate) fn request_headers(_: &mut SchemaGenerator) -> Schema {
-    set(header::MAX_REQUEST_HEADERS, header::MAX_HEADER_LENGTH, &[header_name()])
-}
-
-/// Headers that a provider sets (see [`crate::header::identity_header_problem`]).
-pub(crate) fn identity_headers(_: &mut SchemaGenerator) -> Schema {
-    let rules = [
-        header_name(),
-        rule(
-            "self.startsWith('x-') && self.split('-').size() <= 5".to_owned(),
-            "must begin with x- and hold at most 4 dashes",
-        ),
-        rule(
-            "!self.matches('^x-(forwarded|envoy|b3|istio|ot)-') && !(self in ['x-request-id', 'x-client-trace-id', \
-             'x-real-ip', 'x-original-url', 'x-rewrite-url'])"
-                .to_owned(),
-            "must not be a header on which Envoy, Istio or backends act by themselves",
-        ),
-    ];
-    set(header::MAX_IDENTITY_HEADERS, header::MAX_HEADER_LENGTH, &rules)
-}
-
-fn plain_path() -> Rule {
-    rule(
-        "self.matches('^/[A-Za-z0-9/._~-]*$') && !self.contains('//') && !self.matches('/[.][.]?(/|$)')"
-            .to_owned(),
-        "must begin with / and hold only letters, digits and /._~- without //, /./ or /../",
-    )
-}
-
-/// The paths of an auth service's own (see [`crate::header::own_path_problem`]).
-pub(crate) fn own_paths(_: &mut SchemaGenerator) -> Schema {
-    let root = rule("self != '/'".to_owned(), "must not be /, which would be every path");
-    set(header::MAX_OWN_PATHS, header::MAX_OWN_PATH_LENGTH, &[plain_path(), root])
-}
-
-/// What is put before the path when an auth service is asked (see [`crate::header::path_prefix_problem`]).
-pub(crate) fn path_prefix() -> [Rule; 2] {
-    [
-        Rule::new(
-            "self == '' || (self.matches('^/[A-Za-z0-9/._~-]*$') && !self.contains('//') && \
-                   !self.matches('/[.][.]?(/|$)'))",
-        )
-        .message("must begin with / and hold only letters, digits and /._~- without //, /./ or /../"),
-        rule(
-            "!self.endsWith('/')".to_owned(),
-            "must not end in a slash, since the path that follows begins with one",
-        ),
-    ]
-}
-
-/// No identity header may be asked for as well: what a client sends under its name is taken away before.
-pub(crate) fn identity_not_requested() -> Rule {
-    Rule::new(
-        "!has(self.identityHeaders) || !has(self.requestHeaders) || !self.identityHeaders.exists(h, h in self.requestHeaders)",
-    )
-    .message("no header may be in both identityHeaders and requestHeaders")
-}
-
-/// The backends of a route.
-pub(crate) fn backend_rules() -> [Rule; 2] {
-    let same = "a.service == b.service && a.port == b.port && (has(a.__namespace__) ? has(b.__namespace__) && \
-                a.__namespace__ == b.__namespace__ : !has(b.__namespace__))";
-    [
-        rule(
-            "self.exists(b, b.weight > 0)".to_owned(),
-            "at least one backend must have a weight above 0, or nothing would answer",
-        ),
-        Rule::new(format!("self.all(a, self.exists_one(b, {same}))"))
-            .message("each backend may be listed once; give it the sum of the weights"),
-    ]
-}
-
-/// A prefix can be replaced only where one is matched.
-pub(crate) fn rewrite_needs_prefix() -> Rule {
-    Rule::new("!has(self.rewrite) || self.rewrite.type != 'ReplacePrefix' || self.path.type == 'PathPrefix'")
-        .message("rewrite.type ReplacePrefix needs a path of type PathPrefix")
 }

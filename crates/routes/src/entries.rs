@@ -103,7 +103,7 @@ pub(crate) fn entries(
     entries.push(HttpRoute {
         name: namer.protected(&demand.id, "refused"),
         matches: matches.collect(),
-        direct_response: answer(UNAVAILABLE),
+        direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     });
     entries
@@ -117,7 +117,7 @@ fn refusal(row: &Row<'_>, matches: Vec<HttpMatch>, name: String, status: u16) ->
     (!matches.is_empty()).then(|| HttpRoute {
         name,
         matches,
-        direct_response: answer(status),
+        direct_response: Some(answer(status)),
         ..HttpRoute::default()
     })
 }
@@ -127,7 +127,7 @@ fn closed(namer: &Namer<'_, '_>, shapes: &[Shape]) -> HttpRoute {
     HttpRoute {
         name: namer.open("closed"),
         matches: uris.map(|uri| matching(uri, namer.row)).collect(),
-        direct_response: answer(UNAVAILABLE),
+        direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     }
 }
@@ -211,11 +211,11 @@ fn forward(row: &Row<'_>, shape: &Shape) -> HttpRoute {
 
 fn removing(remove: Vec<String>) -> Option<Headers> {
     let request = HeaderOperations { remove, ..HeaderOperations::default() };
-    (!request.remove.is_empty()).then(|| Headers { request: Some(request), response: None })
+    (!request.remove.is_empty()).then_some(Headers { request: Some(request), response: None })
 }
 
-pub(crate) fn answer(status: u16) -> Option<HttpDirectResponse> {
-    Some(HttpDirectResponse { status, body: None })
+pub(crate) fn answer(status: u16) -> HttpDirectResponse {
+    HttpDirectResponse { status, body: None }
 }
 
 /// Names the entries of a row. No text of a user is part of a name; the request is part of the hash, so that the names of

@@ -214,7 +214,7 @@ fn marker_entries(host: &str, marker: &Marker) -> Vec<HttpRoute> {
     let chain = marker
         .chain_path
         .as_deref()
-        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, answer(503)));
+        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, Some(answer(503))));
     std::iter::once(routes).chain(chain).collect()
 }
 

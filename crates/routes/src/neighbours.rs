@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use std::fmt::Write as _;
+
 use mesh_api::integrator::{Method, PathMatch, PathMatchType};
 use mesh_api::istio::{HttpMatch, StringMatch};
 
@@ -189,9 +191,10 @@ fn encodings(path: &str) -> Option<String> {
             regex.push_str(&literal);
         } else if code.is_ascii_graphic() {
             several = true;
-            regex.push_str(&format!("(?:{literal}|%{code:02x})"));
+            // Writing to a String cannot fail.
+            let _ = write!(regex, "(?:{literal}|%{code:02x})");
         } else {
-            regex.push_str(&format!("%{code:02x}"));
+            let _ = write!(regex, "%{code:02x}");
         }
     }
     several.then_some(regex)

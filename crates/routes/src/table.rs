@@ -233,13 +233,12 @@ fn outcomes<'a>(
                     }
                 }
                 Some(winner) if lost.is_none() => lost = Some((method, *winner)),
-                Some(_) => {}
+                Some(_) | None if lost.is_some() => {}
                 // The path belongs to another namespace, which asks for other methods of it.
-                None if lost.is_none() => {
+                Some(_) | None => {
                     let owner = winners.iter().find(|((other, _), _)| *other == path);
                     lost = owner.map(|(_, winner)| (None, *winner));
                 }
-                None => {}
             }
         }
         let lost = lost.and_then(|(method, winner)| {

@@ -25,6 +25,8 @@ pub const KUBERNETES_VERSION: &str = "1.35.4";
 pub const ISTIO_VERSION: &str = "1.31.1";
 /// The `hub` value of Istio's own release charts.
 pub const ISTIO_HUB: &str = "docker.io/istio";
+/// The Helm release that our charts are rendered and installed with.
+pub const HELM_VERSION: &str = "4.3.1";
 
 struct GoSet {
     name: &'static str,
@@ -36,7 +38,7 @@ struct GoSet {
     minutes: f32,
 }
 
-fn go_sets() -> [GoSet; 3] {
+fn go_sets() -> [GoSet; 4] {
     let k8s = "k8s.io/component-base/version";
     let istio = "istio.io/istio/pkg/version";
     [
@@ -75,6 +77,13 @@ fn go_sets() -> [GoSet; 3] {
             ),
             minutes: 6.5,
         },
+        GoSet {
+            name: "helm",
+            packages: &["helm.sh/helm/v4/cmd/helm"],
+            rename: &[],
+            ldflags: format!("-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}"),
+            minutes: 2.0,
+        },
     ]
 }
 
@@ -88,6 +97,8 @@ pub struct Tools {
     /// Folder with `pilot-discovery`, `pilot-agent`, `istioctl`, the stamped `manifests/` and
     /// `envoy_bootstrap.json`.
     pub istio: PathBuf,
+    /// Folder with `helm`.
+    pub helm: PathBuf,
     /// The Envoy program.
     pub envoy: PathBuf,
 }
@@ -181,27 +192,28 @@ pub fn ensure() -> Result<Tools> {
     let root = cache_dir()?.join("tools");
     std::fs::create_dir_all(&root).with_context(|| format!("create {}", root.display()))?;
     let go = go_version()?;
-    let [etcd, kubernetes, istio] = go_sets();
+    let [etcd, kubernetes, istio, helm] = go_sets();
     let tools = Tools {
         etcd: set_dir(&etcd, &go)?,
         kubernetes: set_dir(&kubernetes, &go)?,
         istio: set_dir(&istio, &go)?,
+        helm: set_dir(&helm, &go)?,
         envoy: envoy_dir()?.join("envoy"),
     };
-    let all = [&tools.etcd, &tools.kubernetes, &tools.istio];
+    let all = [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm];
     if all.iter().all(|d| complete(d)) && complete(&envoy_dir()?) {
         return Ok(tools);
     }
     let lock = root.join(".lock");
     let file = File::create(&lock).with_context(|| format!("create {}", lock.display()))?;
     let _held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(held) => held,
+        Ok(lock) => lock,
         Err((file, _)) => {
             eprintln!("tools: another process is building them; waiting");
             Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| e).context("lock the tools folder")?
         }
     };
-    for set in [&etcd, &kubernetes, &istio] {
+    for set in [&etcd, &kubernetes, &istio, &helm] {
         let dir = set_dir(set, &go)?;
         if !complete(&dir) {
             finish(&dir, |out| build_go(set, out))?;
@@ -249,7 +261,7 @@ fn checksum(path: &Path) -> Result<String> {
 /// Compares every built program with the checksum taken when it was built.
 pub fn verify(tools: &Tools) -> Result<()> {
     let envoy = tools.envoy.parent().map(Path::to_path_buf).unwrap_or_default();
-    for dir in [&tools.etcd, &tools.kubernetes, &tools.istio, &envoy] {
+    for dir in [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm, &envoy] {
         let sums = std::fs::read_to_string(dir.join("SHA256SUMS"))?;
         for line in sums.lines() {
             let (sum, name) = line.split_once("  ").context("a line of SHA256SUMS")?;

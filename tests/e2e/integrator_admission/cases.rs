@@ -1,11 +1,14 @@
 //! The objects: which are valid, which are not and why.
 
 mod bindings;
+mod providers;
 mod requests;
+mod routes;
 
 use serde_json::Value;
 
 pub(super) use self::bindings::{invalid_bindings, valid_bindings};
+pub(super) use self::providers::{invalid_providers, valid_providers};
 pub(super) use self::requests::{invalid_requests, valid_requests};
 
 /// A spec that the API server must admit.
@@ -38,6 +41,10 @@ const NAME: &str = "must be the name of an object: lower-case letters, digits, i
 const HOST: &str =
     "must be a lower-case DNS name such as shop.example.com, without port, scheme, wildcard or trailing dot";
 
+const SLASH: &str = "must begin with /";
+const RESOLVED: &str = "must not hold //, /./ or /../: the gateway resolves them before it chooses a route";
+const DURATION: &str = "must be a duration such as 500ms, 10s or 1m30s: up to four whole numbers, each followed by h, m, s or ms";
+
 // What the API server says about the schema itself.
 const REQUIRED: &str = "Required value";
 const UNSUPPORTED: &str = "Unsupported value";
@@ -51,6 +58,10 @@ fn longest_host() -> String {
     let label = "a".repeat(63);
     format!("{label}.{label}.{label}.{}", "a".repeat(61))
 }
+
+/// Texts that are no durations.
+const NO_DURATIONS: [&str; 11] =
+    ["", "2", "s", "1.5s", "-1s", "+1s", "1d", "1us", "100000s", "1s1s1s1s1s", "1s\n"];
 
 /// Texts that are neither hosts nor patterns of hosts.
 const NO_HOSTS: [&str; 14] = [

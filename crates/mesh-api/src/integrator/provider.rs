@@ -56,7 +56,7 @@ pub enum AuthProviderType {
 
 /// A service that Envoy's `ext_authz` asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = schema::identity_not_requested())]
+#[x_kube(validation = schema::identity_is_not_asked_for())]
 #[serde(rename_all = "camelCase")]
 pub struct ExtAuthz {
     /// The protocol. Default: `HTTP`.
@@ -72,8 +72,9 @@ pub struct ExtAuthz {
     pub port: u16,
     /// How long the service may take, from 1 ms to 60 s; after that the answer is 503. Default: `2s`.
     #[serde(default = "default_timeout")]
-    #[schemars(length(min = 2, max = 32))]
-    #[x_kube(validation = schema::duration_between("1ms", "60s"))]
+    #[schemars(length(max = schema::MAX_DURATION_LENGTH))]
+    #[x_kube(validation = schema::duration_rules("1ms", "60s")[0].clone())]
+    #[x_kube(validation = schema::duration_rules("1ms", "60s")[1].clone())]
     pub timeout: String,
     /// Headers of the client's request that the service gets, beside the method, the path and the host, which it always
     /// gets, and `authorization`, which it gets too. Default: `cookie`.
@@ -88,7 +89,8 @@ pub struct ExtAuthz {
     /// What is put before the path when the service is asked, such as `/check`. Default: nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
-    #[x_kube(validation = schema::path_prefix()[0].clone(), validation = schema::path_prefix()[1].clone())]
+    #[x_kube(validation = schema::path_prefix_rules()[0].clone(), validation = schema::path_prefix_rules()[1].clone())]
+    #[x_kube(validation = schema::path_prefix_rules()[2].clone(), validation = schema::path_prefix_rules()[3].clone())]
     pub path_prefix: String,
     /// Paths of the service's own pages, which it answers to everybody, such as `/oauth2/`: a path, or a prefix if it ends
     /// in a slash. A protected route answers them with 403.

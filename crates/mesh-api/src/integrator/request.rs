@@ -50,7 +50,7 @@ pub struct IngressRequestSpec {
     /// Where the paths lead. The most specific path wins, whatever the order here: exact paths first, then the longest
     /// prefix.
     #[schemars(length(min = 1, max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_paths())]
+    #[x_kube(merge_strategy = ListMerge::Atomic, validation = schema::distinct_routes())]
     pub routes: Vec<Route>,
 }
 
@@ -66,13 +66,14 @@ pub struct BindingReference {
 
 /// One path and where it leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = schema::rewrite_needs_prefix())]
+#[x_kube(validation = schema::rewrite_of_prefix())]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// The paths. Default: every path.
     #[serde(default)]
     pub path: PathMatch,
-    /// The methods. `GET` covers `HEAD` as well. Default: every method.
+    /// The methods. `GET` covers `HEAD` as well. Of two routes of one path, the one with methods comes first. Default:
+    /// every method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -83,16 +84,18 @@ pub struct Route {
     pub auth: Option<RequestAuth>,
     /// The Services that answer, each by its weight.
     #[schemars(length(min = 1, max = 16))]
-    #[x_kube(validation = schema::backend_rules()[0].clone(), validation = schema::backend_rules()[1].clone())]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    #[x_kube(validation = schema::backends_rules()[0].clone(), validation = schema::backends_rules()[1].clone())]
     pub backends: Vec<Backend>,
-    /// How the path is changed on the way to the Service.
+    /// How the path is changed on the way to the Service. Only for paths of type `PathPrefix`. Default: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Rewrite")]
     pub rewrite: Option<Rewrite>,
     /// How long the Service may take to answer in full, such as `10s` or `1m30s`; from 1 ms to 24 h. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 2, max = 32))]
-    #[x_kube(validation = schema::duration_between("1ms", "24h"))]
+    #[schemars(with = "String", length(max = schema::MAX_DURATION_LENGTH))]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[0].clone())]
+    #[x_kube(validation = schema::duration_rules("1ms", "24h")[1].clone())]
     pub timeout: Option<String>,
 }
 

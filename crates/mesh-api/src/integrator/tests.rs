@@ -93,4 +93,12 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(path["default"], serde_json::json!({"type": "PathPrefix", "value": "/"}));
     assert_eq!(path["properties"]["type"]["default"], "PathPrefix");
     assert_eq!(path["properties"]["value"]["default"], "/");
+    let backend = &request["routes"]["items"]["properties"]["backends"]["items"]["properties"];
+    assert_eq!(backend["weight"]["default"], 1);
+    assert_eq!(request["auth"]["default"], serde_json::json!({"type": "Inherit"}));
+    assert_eq!(binding["auth"]["default"], serde_json::json!({"required": false}));
+    let check = &spec("AuthProvider")["extAuthz"]["properties"];
+    assert_eq!(check["protocol"]["default"], "HTTP");
+    assert_eq!(check["timeout"]["default"], "2s");
+    assert_eq!(check["requestHeaders"]["default"], serde_json::json!(["cookie"]));
 }

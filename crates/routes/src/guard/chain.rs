@@ -98,18 +98,18 @@ impl Chain {
     }
 
     fn patches(&self, key: &TokenKey, digest: &str) -> Vec<Value> {
-        let select = filter("ii.select", select(self.providers.keys()));
-        let enter = filter("ii.enter", script(&lua::enter(&self.providers, digest)));
-        let leave = filter("ii.leave", script(&lua::leave(&self.providers, digest, key)));
+        let select = filter("ii.select", &select(self.providers.keys()));
+        let enter = filter("ii.enter", &script(&lua::enter(&self.providers, digest)));
+        let leave = filter("ii.leave", &script(&lua::leave(&self.providers, digest, key)));
         let checks = self
             .providers
             .iter()
-            .map(|(id, provider)| filter(&format!("ii.check.{id}"), check(id, provider)));
+            .map(|(id, provider)| filter(&format!("ii.check.{id}"), &check(id, provider)));
         [select, enter].into_iter().chain(checks).chain([leave]).collect()
     }
 }
 
-fn filter(name: &str, config: Value) -> Value {
+fn filter(name: &str, config: &Value) -> Value {
     json!({
         "applyTo": "HTTP_FILTER",
         "match": {

@@ -33,9 +33,10 @@ pub fn groups(
     gateways
         .iter()
         .map(|(key, gateway)| {
-            let group = match gateway.selector.is_empty() {
-                true => Err(everywhere(key)),
-                false => broadest(&gateway.selector, &pods).map_err(|other| overlap(key, other)),
+            let group = if gateway.selector.is_empty() {
+                Err(everywhere(key))
+            } else {
+                broadest(&gateway.selector, &pods).map_err(|other| overlap(key, other))
             };
             (key.clone(), group)
         })
@@ -62,14 +63,14 @@ fn broadest<'g>(
             let narrower = current.iter().all(|(key, value)| other.get(key) == Some(value));
             if broader {
                 next = next.or(Some(other));
-            } else if narrower || own.is_disjoint(theirs) {
-                continue;
-            } else if own == theirs {
-                next = next.or((other < current).then_some(other));
-            } else if own.is_subset(theirs) {
-                next = next.or(Some(other));
-            } else if !theirs.is_subset(own) {
-                return Err(gateway);
+            } else if !narrower && !own.is_disjoint(theirs) {
+                if own == theirs {
+                    next = next.or((other < current).then_some(other));
+                } else if own.is_subset(theirs) {
+                    next = next.or(Some(other));
+                } else if !theirs.is_subset(own) {
+                    return Err(gateway);
+                }
             }
         }
         match next {

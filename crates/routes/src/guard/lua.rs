@@ -72,9 +72,10 @@ pub(super) fn enter(providers: &BTreeMap<ProviderId, Provider>, digest: &str) ->
 pub(super) fn leave(providers: &BTreeMap<ProviderId, Provider>, digest: &str, key: &TokenKey) -> String {
     let mut text = format!("local D = '{digest}'\nlocal T = {{\n");
     for id in providers.keys() {
-        // The byte 0x01 as Lua writes it, since a control character has no place in a text of YAML.
+        // The byte 0x01 as Lua writes it, since a control character has no place in a text of YAML: with three digits, or the
+        // digits of the token would be taken for more of them.
         let token = key.token(id);
-        let _ = writeln!(text, "  ['{id}'] = '\\1{}',", token.trim_start_matches('\u{1}'));
+        let _ = writeln!(text, "  ['{id}'] = '\\001{}',", token.trim_start_matches('\u{1}'));
     }
     text + "}\n" + LEAVE
 }
@@ -89,7 +90,7 @@ pub(super) fn is_known(text: &str) -> bool {
     tables.is_some_and(|tables| {
         tables.bytes().all(|b| b.is_ascii_alphanumeric() || b" \n'=[]{},-\\".contains(&b))
             && tables.split('\'').skip(1).step_by(2).all(|word| {
-                let word = word.strip_prefix("\\1").unwrap_or(word);
+                let word = word.strip_prefix("\\001").unwrap_or(word);
                 word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             })
     })

@@ -19,7 +19,7 @@ use crate::input::ObjectKey;
 /// The shortest time that a provider may be given.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 /// The longest time that a provider may be given.
-const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_TIMEOUT: Duration = Duration::from_mins(1);
 /// The hexadecimal digits of an id: 128 bits, so that nobody finds a second provider with the same one.
 const ID_DIGITS: usize = 32;
 
@@ -145,7 +145,9 @@ impl Provider {
         text(&self.timeout_ms.to_string());
         for list in [&self.request_headers, &self.identity_headers, &self.own_paths] {
             text(&list.len().to_string());
-            list.iter().for_each(|entry| text(entry));
+            for entry in list {
+                text(entry);
+            }
         }
         let mut digits = hexadecimal(&hasher.finalize());
         digits.truncate(ID_DIGITS);

@@ -98,9 +98,9 @@ fn ids_depend_on_everything() {
     ];
     let mut ids = vec![base.id()];
     for change in changes {
-        let mut changed = base.clone();
-        change(&mut changed);
-        ids.push(changed.id());
+        let mut other = base.clone();
+        change(&mut other);
+        ids.push(other.id());
     }
     let count = ids.len();
     ids.sort();
@@ -122,8 +122,25 @@ fn tokens_begin_with_a_byte_that_no_client_can_send() {
 }
 
 #[test]
+fn lua_reads_the_tokens_that_routes_demand() {
+    // Lua takes up to three decimal digits after a backslash for one character.
+    let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
+    let chain = chain(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let object = chain.envoy_filter("istio-system", &key());
+    let last = object.spec.config_patches.last().unwrap();
+    let text =
+        last["patch"]["value"]["typed_config"]["default_source_code"]["inline_string"].as_str().unwrap();
+    for id in chain.providers.keys() {
+        let token = key().token(id);
+        let expected = format!("['{id}'] = '\\001{}',", &token[1..]);
+        assert!(text.contains(&expected), "{expected} in {text}");
+    }
+}
+
+#[test]
 fn every_fault_of_a_chain_is_found() {
-    let faults: &[(&str, fn(&mut EnvoyFilter))] = &[
+    type Change = fn(&mut EnvoyFilter);
+    let faults: &[(&str, Change)] = &[
         ("metadata.name", |object| object.metadata.name = Some("other".into())),
         ("metadata.namespace", |object| object.metadata.namespace = None),
         ("spec.workloadSelector", |object| object.spec.workload_selector = None),
@@ -175,7 +192,8 @@ fn every_fault_of_a_chain_is_found() {
 
 #[test]
 fn what_a_provider_may_not_say_is_told_by_field() {
-    let faults: &[(&str, fn(&mut Provider))] = &[
+    type Change = fn(&mut Provider);
+    let faults: &[(&str, Change)] = &[
         ("service", |p| p.host = "a b".into()),
         ("port", |p| p.port = 0),
         ("timeout", |p| p.timeout_ms = 60_001),

@@ -65,7 +65,7 @@ fn a_changed_provider_is_used_once_its_chain_is_in_force() {
         (provider("a/sso", 0, |_| {}), provider("a/sso", 0, |spec| spec.timeout = "3s".into()));
     assert_ne!(id(&before), id(&after));
     let world = World::new().provider(after.clone()).with(shop(&["/"]));
-    let output = world.in_force(&[before.clone()]).compile();
+    let output = world.in_force(std::slice::from_ref(&before)).compile();
     assert!(names(&output)[2].starts_with(&format!("ii.auth-{}.", id(&before))), "{:?}", names(&output));
     let gateway = ObjectKey::new("istio-system", "public");
     assert_eq!(output.chains[&gateway].len(), 2, "both checks are needed until the routes have moved");
@@ -293,7 +293,7 @@ fn an_older_foreign_route_takes_the_login_out_of_force() {
         (foreign(1, "private", HOST), Some(at(5)), true),
         (foreign(1, "public", "y.example"), Some(at(5)), true),
     ] {
-        let mut world = with_provider().in_force(&[sso.clone()]).with(shop(&["/"]));
+        let mut world = with_provider().in_force(std::slice::from_ref(&sso)).with(shop(&["/"]));
         let name = crate::virtual_service_name(&ObjectKey::new("istio-system", "public"), HOST);
         world.foreign.push(routes.clone());
         if let Some(created) = written {

@@ -51,6 +51,15 @@ fn allowed_namespaces(namespaces: &Value) -> Value {
     policy(&json!({ "allowed": [{ "pattern": "*", "namespaces": namespaces }] }))
 }
 
+/// The logins of a binding.
+fn auth(auth: &Value) -> Value {
+    json!({ "gateway": gateway(), "hosts": { "domain": "a.b" }, "auth": auth })
+}
+
+fn default_provider(namespace: &str, name: &str) -> Value {
+    auth(&json!({ "defaultProviderRef": { "namespace": namespace, "name": name } }))
+}
+
 fn requirement(requirement: &Value) -> Value {
     json!({ "from": "Selector", "selector": { "matchExpressions": [requirement] } })
 }
@@ -91,6 +100,9 @@ pub(in super::super) fn valid_bindings() -> Vec<Admitted> {
             allowed(&patterns.iter().map(String::as_str).collect::<Vec<_>>())
         }),
         admitted("the longest names", istio_gateway(&"n".repeat(63), &longest_host())),
+        admitted("a login and no default", auth(&json!({ "required": true }))),
+        admitted("a default provider", default_provider("auth", "oauth2.proxy")),
+        admitted("the longest names of a provider", default_provider(&"n".repeat(63), &longest_host())),
     ];
     for pattern in ["*", "*.example.com", "*.com", "shop.example.com", "1.example"] {
         cases.push(admitted(format!("the pattern {pattern}"), allowed(&[pattern])));
@@ -112,10 +124,17 @@ pub(in super::super) fn valid_bindings() -> Vec<Admitted> {
 }
 
 pub(in super::super) fn invalid_bindings() -> Vec<Refused> {
-    [invalid_gateways(), invalid_policies(), invalid_templates(), invalid_patterns(), invalid_namespaces()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        invalid_gateways(),
+        invalid_policies(),
+        invalid_templates(),
+        invalid_patterns(),
+        invalid_namespaces(),
+        invalid_auth(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn invalid_gateways() -> Vec<Refused> {
@@ -277,4 +296,40 @@ fn invalid_namespaces() -> Vec<Refused> {
         both.map(|(field, spec)| refused(format!("{field}, {value}"), spec, field, reason))
     })
     .collect()
+}
+
+fn invalid_auth() -> Vec<Refused> {
+    const NAMESPACE: &str = "spec.auth.defaultProviderRef.namespace";
+    const PROVIDER: &str = "spec.auth.defaultProviderRef.name";
+    let part = |provider: Value| auth(&json!({ "defaultProviderRef": provider }));
+    let mut cases = vec![
+        refused("a provider without namespace", part(json!({ "name": "a" })), NAMESPACE, REQUIRED),
+        refused("a provider without name", part(json!({ "namespace": "a" })), PROVIDER, REQUIRED),
+        refused("an empty namespace of a provider", default_provider("", "a"), NAMESPACE, EMPTY_TEXT),
+        refused("an empty name of a provider", default_provider("a", ""), PROVIDER, EMPTY_TEXT),
+        refused(
+            "a long namespace of a provider",
+            default_provider(&"a".repeat(64), "a"),
+            NAMESPACE,
+            TOO_LONG,
+        ),
+        refused(
+            "a long name of a provider",
+            default_provider("a", &format!("{}a", longest_host())),
+            PROVIDER,
+            TOO_LONG,
+        ),
+        refused(
+            "a requirement by word",
+            auth(&json!({ "required": "yes" })),
+            "spec.auth.required",
+            "must be of type boolean",
+        ),
+    ];
+    for text in ["A", "a/b", "a_b", "-a", "*"] {
+        cases.push(refused(format!("a provider in {text}"), default_provider(text, "a"), NAMESPACE, LABEL));
+        cases.push(refused(format!("the provider {text}"), default_provider("a", text), PROVIDER, NAME));
+    }
+    cases.push(refused("a provider in a.b", default_provider("a.b", "a"), NAMESPACE, LABEL));
+    cases
 }
