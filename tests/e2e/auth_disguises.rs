@@ -306,7 +306,8 @@ async fn no_disguise_reaches_what_is_protected(t: Ctx) -> Result<()> {
         );
         for arrival in &seen.arrivals {
             let host = arrival.host.split(':').next().unwrap_or_default().trim_end_matches('.');
-            let protected = host.eq_ignore_ascii_case(&known.host) && is_protected(&arrival.method, &arrival.path);
+            let protected =
+                host.eq_ignore_ascii_case(&known.host) && is_protected(&arrival.method, &arrival.path);
             if name == "web" || protected {
                 faults.push(format!("{name} got {}", describe(arrival, &attempts)));
             }

@@ -1,11 +1,15 @@
 //! How a careless backend might read a path: whatever some server somewhere decodes, cuts off, merges or ignores.
 
 /// What is protected, by a careless reading of method and target, in the world of [`super`].
+///
+/// A blank in front of a segment and an encoded `#` are taken as they are: both stand in honest paths, and are not refused.
 pub(crate) fn is_protected(method: &str, target: &str) -> bool {
     // Once decoded, twice decoded and so on: each is somebody's reading.
     let mut text = target.to_owned();
-    for _ in 0..5 {
-        if names_protected(method, &segments(&text)) {
+    for round in 0..5 {
+        // A fragment is cut off where it is one.
+        let read = if round == 0 { text.split('#').next().unwrap_or_default() } else { &text };
+        if names_protected(method, &segments(read)) {
             return true;
         }
         text = decoded(&text);
@@ -28,10 +32,10 @@ fn segments(target: &str) -> Vec<String> {
         Some((scheme, rest)) if !scheme.contains('/') => rest.find('/').map_or("/", |start| &rest[start..]),
         _ => target,
     };
-    let path = path.split(['?', '#', '\0']).next().unwrap_or_default();
+    let path = path.split(['?', '\0']).next().unwrap_or_default();
     let mut segments = Vec::new();
     for segment in path.split(['/', '\\']) {
-        let segment = segment.split(';').next().unwrap_or_default().trim();
+        let segment = segment.split(';').next().unwrap_or_default().trim_end();
         match segment {
             "" | "." => {}
             ".." => {
