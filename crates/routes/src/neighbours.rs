@@ -17,9 +17,9 @@ use crate::guard::Provider;
 /// The longest regular expression that istiod's webhook accepts, in bytes.
 const MAX_REGEX: usize = 1024;
 
-/// What some backends decode, cut off or merge once more: encoded slash, backslash, dot, percent and question mark,
-/// overlong UTF-8, parameters, empty segments, a blank at the end of a segment.
-const AMBIGUOUS: &str = "(?i:%2f|%5c|%2e|%25|%3f|%c0|%c1)|;|//|\\\\|%20/";
+/// What some backends decode, cut off or merge once more: encoded slash, backslash, dot, percent, question mark and
+/// semicolon, control characters, overlong UTF-8, parameters, empty segments, a blank at the end of a segment.
+const AMBIGUOUS: &str = "(?i:%2f|%5c|%2e|%25|%3f|%3b|%[01][0-9a-f]|%7f|%c0|%c1)|;|//|\\\\|%20/";
 /// The same where Istio does not normalize paths: dot segments, and encoded letters, digits, `-`, `_` and `~`.
 const NOT_NORMALIZED: &str = "|/[.][.]?/|(?i:%2d|%3[0-9]|%4[1-9a-f]|%5[0-9a]|%5f|%6[1-9a-f]|%7[0-9a]|%7e)";
 

@@ -30,8 +30,12 @@ impl<'w> Reading<'w> {
         }
         let rest = if prefix == "/" { path } else { path.get(prefix.len()..).unwrap_or_default() };
         let lower = rest.to_ascii_lowercase();
-        let codes = ["%2f", "%5c", "%2e", "%25", "%3f", "%c0", "%c1", ";", "//", "\\", "%20/"];
+        let codes = ["%2f", "%5c", "%2e", "%25", "%3f", "%3b", "%7f", "%c0", "%c1", ";", "//", "\\", "%20/"];
         let mut ambiguous = codes.iter().any(|code| lower.contains(code)) || lower.ends_with("%20");
+        ambiguous |= lower.split('%').skip(1).any(|code| {
+            let digits = code.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            digits.is_some_and(|byte| byte < 0x20)
+        });
         if self.world.not_normalized {
             ambiguous |= rest.split('/').any(|segment| matches!(segment, "." | ".."));
             ambiguous |= decoded(rest, |byte| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte)) != rest;
