@@ -114,7 +114,7 @@ impl World {
             }))?);
         }
         for number in 0..requests {
-            world.requests.push(world.request(number)?);
+            world.requests.push(Self::request(number)?);
             let namespace = namespace(number);
             world.namespaces.entry(namespace.clone()).or_default();
             world.serve(&namespace, "web", 80);
@@ -128,7 +128,7 @@ impl World {
         self.services.insert(ObjectKey::new(namespace, name), ServiceFacts { external_name: false, ports });
     }
 
-    fn request(&self, number: usize) -> Result<IngressRequest> {
+    fn request(number: usize) -> Result<IngressRequest> {
         // Of different ages, in an order that is not that of the names.
         let age = number * 7919 % 86_400;
         let time = format!("2026-01-02T{:02}:{:02}:{:02}Z", age / 3600, age / 60 % 60, age % 60);

@@ -244,11 +244,19 @@ pub async fn run_command(command: std::process::Command, input: Option<String>) 
 }
 
 /// Work that is done once in each cluster, however many tests ask for it.
-struct Once(Mutex<BTreeMap<PathBuf, Arc<OnceLock<Result<(), String>>>>>);
+struct Once(Mutex<BTreeMap<PathBuf, Outcome>>);
+
+/// What became of the work in one cluster, once it is done.
+type Outcome = Arc<OnceLock<Result<(), String>>>;
 
 impl Once {
     const fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn of(&self, session: &Session) -> Outcome {
+        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(clusters.entry(session.run_dir().to_path_buf()).or_default())
     }
 
     async fn per_cluster(
@@ -257,9 +265,7 @@ impl Once {
         what: &'static str,
         work: fn(&Session) -> Result<()>,
     ) -> Result<()> {
-        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let once = Arc::clone(clusters.entry(session.run_dir().to_path_buf()).or_default());
-        drop(clusters);
+        let once = self.of(&session);
         let done = tokio::task::spawn_blocking(move || {
             once.get_or_init(|| work(&session).map_err(|error| format!("{error:#}"))).clone()
         });
