@@ -92,7 +92,7 @@ pub(super) fn inside(run_dir: &Path, tool: &Path, number: u8) -> Result<()> {
     figures.print(base);
     println!("\nWhat a request costs Envoy more than without a chain, median of the rounds:");
     for (place, name) in names.iter().enumerate().filter(|(place, _)| base(*place) != *place) {
-        println!("  {name:<44} {:+.2} us", figures.difference(place, base(place), TIME));
+        println!("  {name:<52} {:+.2} us", figures.difference(place, base(place), TIME));
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub(super) fn rounds(
                 .zip(measures)
                 .map(|(value, measure)| format!("{} {value:.*}", measure.name, measure.digits))
                 .collect();
-            println!("  {:<44} {}", cases[place], shown.join(", "));
+            println!("  {:<52} {}", cases[place], shown.join(", "));
             for (list, value) in figures.cases[place].1.iter_mut().zip(values) {
                 list.push(value);
             }
@@ -89,7 +89,7 @@ impl Figures {
     /// case is put in proportion; a case that is its own base has no ratio.
     pub(super) fn print(&self, base: impl Fn(usize) -> usize) {
         for (column, measure) in self.measures.iter().enumerate() {
-            println!("\n{:<44} {:>12} {:>7}   every round", measure.name, "median", "ratio");
+            println!("\n{:<52} {:>12} {:>7}   every round", measure.name, "median", "ratio");
             for (place, (case, values)) in self.cases.iter().enumerate() {
                 let to = base(place);
                 let ratio =
@@ -97,7 +97,7 @@ impl Figures {
                 let all: Vec<String> =
                     values[column].iter().map(|value| format!("{value:.*}", measure.digits)).collect();
                 let middle = self.median(place, column);
-                println!("{case:<44} {middle:>12.*} {ratio:>7}   {}", measure.digits, all.join(" "));
+                println!("{case:<52} {middle:>12.*} {ratio:>7}   {}", measure.digits, all.join(" "));
             }
         }
     }
