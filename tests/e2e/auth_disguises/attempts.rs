@@ -171,8 +171,8 @@ fn absolute(known: &Known) -> Vec<Attempt> {
         format!("http://{host}//secret"),
         format!("http://{host}/pub/../secret"),
         format!("http://{other}/../{host}/secret"),
-        format!("http:///secret"),
-        format!("http:/secret"),
+        "http:///secret".to_owned(),
+        "http:/secret".to_owned(),
         format!("//{host}/secret"),
         format!("http://{host}?/secret"),
         format!("http://{host}/?/../secret"),
@@ -184,12 +184,12 @@ fn absolute(known: &Known) -> Vec<Attempt> {
         // The Host header says otherwise.
         all.push(raw(
             "an absolute target and another host",
-            format!("GET {target} HTTP/1.1\r\nhost: {other}\r\n"),
+            &format!("GET {target} HTTP/1.1\r\nhost: {other}\r\n"),
         ));
     }
     for target in ["/secret", "/admin/x"] {
         let head = format!("GET http://{other}{target} HTTP/1.1\r\nhost: {host}\r\n");
-        all.push(raw("an absolute target of another host", head));
+        all.push(raw("an absolute target of another host", &head));
     }
     all
 }
@@ -229,7 +229,7 @@ fn hosts(known: &Known) -> Vec<Attempt> {
     for text in &spelt {
         for path in ["/secret", "/admin/x"] {
             let head = format!("GET {path} HTTP/1.1\r\nhost: {text}\r\n");
-            all.push(raw(&format!("the host {text:?}"), head));
+            all.push(raw(&format!("the host {text:?}"), &head));
         }
     }
     for head in [
@@ -252,7 +252,7 @@ fn hosts(known: &Known) -> Vec<Attempt> {
         format!("\r\nGET /secret HTTP/1.1\r\nhost: {host}\r\n"),
         format!("GET /secret\r\nhost: {host}\r\n"),
     ] {
-        all.push(raw("a strange head", head));
+        all.push(raw("a strange head", &head));
     }
     all
 }
@@ -276,7 +276,7 @@ fn methods(known: &Known) -> Vec<Attempt> {
     all.push(one(known, "a preflight", "OPTIONS", "/secret", preflight));
     all.push(raw(
         "CONNECT with a host",
-        format!("CONNECT {}:80 HTTP/1.1\r\nhost: {}\r\n", known.host, known.host),
+        &format!("CONNECT {}:80 HTTP/1.1\r\nhost: {}\r\n", known.host, known.host),
     ));
     all
 }
@@ -359,8 +359,8 @@ fn headers(known: &Known) -> Vec<Attempt> {
         "te: trailers\r\n".to_owned(),
         "range: bytes=0-1\r\nif-none-match: *\r\n".to_owned(),
         format!("x-long: {}\r\n", "y".repeat(50_000)),
-        (0..90).map(|number| format!("x-many-{number}: y\r\n")).collect(),
-        (0..200).map(|number| format!("x-many-{number}: y\r\n")).collect(),
+        many(90),
+        many(200),
         "no colon\r\n".to_owned(),
         ": no name\r\n".to_owned(),
         "x-nul: a\0b\r\n".to_owned(),
@@ -375,6 +375,12 @@ fn headers(known: &Known) -> Vec<Attempt> {
     all
 }
 
+/// So many headers.
+fn many(number: usize) -> String {
+    let lines: Vec<String> = (0..number).map(|number| format!("x-many-{number}: y\r\n")).collect();
+    lines.concat()
+}
+
 /// What hides a second request in the body of an open one, and bodies for a protected one.
 fn bodies(known: &Known) -> Vec<Attempt> {
     let host = &known.host;
@@ -382,7 +388,7 @@ fn bodies(known: &Known) -> Vec<Attempt> {
     let length = hidden.len();
     let chunked = "transfer-encoding: chunked\r\n";
     let list = [
-        ("/health", format!("content-length: 0\r\n"), hidden.clone()),
+        ("/health", "content-length: 0\r\n".to_owned(), hidden.clone()),
         ("/health", format!("content-length: {length}\r\n{chunked}"), format!("0\r\n\r\n{hidden}")),
         ("/health", format!("{chunked}content-length: {length}\r\n"), format!("0\r\n\r\n{hidden}")),
         ("/health", "transfer-encoding: chunked, identity\r\n".to_owned(), format!("0\r\n\r\n{hidden}")),
@@ -527,13 +533,13 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 fn one(known: &Known, what: &str, method: &str, target: &str, lines: &str) -> Attempt {
-    raw(what, format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n{lines}", known.host))
+    raw(what, &format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n{lines}", known.host))
 }
 
-fn raw(what: &str, head: String) -> Attempt {
+fn raw(what: &str, head: &str) -> Attempt {
     Attempt {
-        what: format!("{what}: {:?}", shortened(&head)),
-        sent: Sent::One { head: bytes(&head), body: Vec::new() },
+        what: format!("{what}: {:?}", shortened(head)),
+        sent: Sent::One { head: bytes(head), body: Vec::new() },
     }
 }
 

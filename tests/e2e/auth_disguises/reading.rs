@@ -57,29 +57,23 @@ fn decoded(text: &str) -> String {
         } else {
             None
         };
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &more[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = more;
-            }
+        if let Some(byte) = code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = &more[2..];
+        } else {
+            bytes.push(first);
+            rest = more;
         }
     }
     let mut plain = Vec::new();
     let mut rest = &bytes[..];
     while let Some((&first, more)) = rest.split_first() {
-        match (first, more) {
-            (0xc0 | 0xc1, [second, more @ ..]) => {
-                plain.push((first & 1) << 6 | (second & 0x3f));
-                rest = more;
-            }
-            _ => {
-                plain.push(first);
-                rest = more;
-            }
+        if let (0xc0 | 0xc1, [second, more @ ..]) = (first, more) {
+            plain.push((first & 1) << 6 | (second & 0x3f));
+            rest = more;
+        } else {
+            plain.push(first);
+            rest = more;
         }
     }
     String::from_utf8_lossy(&plain).into_owned()

@@ -18,14 +18,11 @@ async fn listener() -> (TcpListener, SocketAddr) {
 }
 
 /// Answers with the status that the path names, and the connection's number and the path in the body.
-async fn respond(
-    number: usize,
-    request: Request<hyper::body::Incoming>,
-) -> Result<http::Response<Full<Bytes>>, Infallible> {
+fn respond(number: usize, request: &Request<hyper::body::Incoming>) -> http::Response<Full<Bytes>> {
     let path = request.uri().path().to_owned();
     let status = path.trim_matches('/').parse().unwrap_or(200);
     let body = Full::new(Bytes::from(format!("{number} {path}")));
-    Ok(http::Response::builder().status(status).body(body).unwrap())
+    http::Response::builder().status(status).body(body).unwrap()
 }
 
 /// A server on loopback, by the protocol that TLS settles on, or else the given one.
@@ -54,8 +51,12 @@ async fn server(tls: Option<(String, String)>, two: bool) -> SocketAddr {
                         Box::new(stream)
                     }
                 };
-                let (io, service) =
-                    (TokioIo::new(stream), service_fn(move |request| respond(number, request)));
+                let (io, service) = (
+                    TokioIo::new(stream),
+                    service_fn(move |request| {
+                        std::future::ready(Ok::<_, Infallible>(respond(number, &request)))
+                    }),
+                );
                 // A client that goes away is no error of the test.
                 if two {
                     let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await;

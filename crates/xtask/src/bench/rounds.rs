@@ -75,14 +75,14 @@ impl Figures {
     /// The median of what a measure of one case is in proportion to that of another, round by round: a round in which
     /// everything was slow counts like any other.
     pub(super) fn ratio(&self, case: usize, to: usize, measure: usize) -> f64 {
-        let (these, those) = (&self.cases[case].1[measure], &self.cases[to].1[measure]);
-        median(&these.iter().zip(those).map(|(this, that)| this / that).collect::<Vec<_>>())
+        let (own, others) = (&self.cases[case].1[measure], &self.cases[to].1[measure]);
+        median(&own.iter().zip(others).map(|(own, other)| own / other).collect::<Vec<_>>())
     }
 
     /// The median of how much more a measure of one case is than that of another, round by round.
     pub(super) fn difference(&self, case: usize, to: usize, measure: usize) -> f64 {
-        let (these, those) = (&self.cases[case].1[measure], &self.cases[to].1[measure]);
-        median(&these.iter().zip(those).map(|(this, that)| this - that).collect::<Vec<_>>())
+        let (own, others) = (&self.cases[case].1[measure], &self.cases[to].1[measure]);
+        median(&own.iter().zip(others).map(|(own, other)| own - other).collect::<Vec<_>>())
     }
 
     /// Prints one table for each measure: medians, and every figure beside them. `base` is the case, by place, to which a
