@@ -275,7 +275,17 @@ impl Guard {
         let pods = self.chain_proofs(key);
         let state = self.states.entry(key.clone()).or_insert_with(|| ChainState::new(now, written));
         let holdings = state.observe(&live, &pods, &used, drain, now);
+        let foreign = self.observed(key).and_then(|(_, chain)| match &chain.live.ownership {
+            Ownership::Foreign(owner) => Some(foreign_chain(key, owner)),
+            _ => None,
+        });
         let Some(known) = self.known.get_mut(key) else { return };
+        if let Some(finding) = foreign {
+            let paths_not_normalized = known.environment.paths_not_normalized;
+            known.facts =
+                ChainFacts { chain: Some(Err(finding)), paths_not_normalized, ..ChainFacts::default() };
+            return;
+        }
         known.facts = ChainFacts {
             chain: Some(Ok(key.to_string())),
             holds: holdings.holds,
@@ -346,6 +356,7 @@ impl Guard {
             && let Ownership::Foreign(owner) = &chain.live.ownership
         {
             if !wanted.is_empty() {
+                error!(kind = KIND, object = %key, %owner, "a guard chain's name is taken");
                 let finding = foreign_chain(key, owner);
                 self.refuse(key, &finding);
             }
@@ -533,7 +544,6 @@ fn foreign_chain(key: &Key, owner: &operator_kit::conflict::Owner) -> Finding {
         "{KIND} {key} exists and belongs to {owner}; it is left as it is, and routes that ask for a login answer 503. Delete or \
          rename it"
     );
-    error!(kind = KIND, object = %key, %owner, "a guard chain's name is taken");
     finding(Status::False, Reason::ObjectConflict, message)
 }
 
