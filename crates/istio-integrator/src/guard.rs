@@ -277,7 +277,7 @@ impl Guard {
         let holdings = state.observe(&live, &pods, &used, drain, now);
         let foreign = self.observed(key).and_then(|(_, chain)| match &chain.live.ownership {
             Ownership::Foreign(owner) => Some(foreign_chain(key, owner)),
-            _ => None,
+            Ownership::Ours(_) => None,
         });
         let Some(known) = self.known.get_mut(key) else { return };
         if let Some(finding) = foreign {
