@@ -91,7 +91,7 @@ async fn the_auth_service_stops_and_returns(t: Ctx) -> Result<()> {
 }
 
 /// Asks for the protected path again and again without a login, and counts what comes.
-struct Watchman {
+pub(crate) struct Watchman {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
     opened: Arc<AtomicUsize>,
@@ -99,7 +99,7 @@ struct Watchman {
 }
 
 impl Watchman {
-    fn start(world: &World) -> Self {
+    pub(crate) fn start(world: &World) -> Self {
         let (stop, asked, opened) = (Arc::default(), Arc::default(), Arc::default());
         let (stopped, count, open) = (Arc::clone(&stop), Arc::clone(&asked), Arc::clone(&opened));
         let (address, bytes) = (world.address, world.bytes("GET", "/", ""));
@@ -120,7 +120,7 @@ impl Watchman {
         Self { stop, asked, opened, task }
     }
 
-    async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await?;
         let (asked, opened) = (self.asked.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed));

@@ -3,7 +3,12 @@
 mod account;
 mod audit;
 mod auth;
+mod auth_answers;
 mod auth_bypass;
+mod auth_chain;
+mod auth_disguises;
+mod auth_foreign;
+mod auth_mesh;
 mod auth_world;
 mod cluster;
 mod fault;
@@ -32,6 +37,11 @@ fn main() -> ExitCode {
         integrator::tests(),
         auth::tests(),
         auth_bypass::tests(),
+        auth_disguises::tests(),
+        auth_chain::tests(),
+        auth_mesh::tests(),
+        auth_foreign::tests(),
+        auth_answers::tests(),
         integrator_admission::tests(),
         integrator_deploy::tests(),
         integrator_idle::tests(),

@@ -114,14 +114,8 @@ async fn uninstall(args: &UninstallArgs) -> anyhow::Result<Vec<String>> {
         root_namespace: args.root_namespace.clone(),
         wait: args.wait,
     };
-    let found = objects.find(args.keep_routes, &args.lease_name).await?;
+    let found = objects.find(&args.lease_name).await?;
     found.print(args.keep_routes);
-    if let Some(other) = found.elsewhere.first() {
-        bail!(
-            "{other} is of an istio-integrator that ran in another namespace, and would lose its guard chain: say which \
-             with --namespace"
-        );
-    }
     if args.dry_run {
         let running = presence::look(&client, &args.namespace).await?;
         if !running.is_idle() {

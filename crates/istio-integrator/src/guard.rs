@@ -36,7 +36,7 @@ use asked::{Asked, AskedChain};
 use state::{ChainState, Decision, Held, LiveChain};
 
 pub(crate) use key::SECRET;
-pub(crate) use observe::{ObservedChain, ObservedPod, ObservedService, chain, demanded, mesh_config};
+pub(crate) use observe::{ObservedChain, ObservedPod, ObservedService, chain, demanded, live, mesh_config};
 
 /// After a failed write of a chain.
 const FAILURE: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_mins(1) };
@@ -252,7 +252,7 @@ impl Guard {
     fn live(&self, key: &Key, selector: &BTreeMap<String, String>, token_key: &TokenKey) -> LiveChain {
         let Some((_, observed)) = self.observed(key) else { return LiveChain::Absent };
         let content = Chain { selector: selector.clone(), providers: observed.chain.providers.clone() };
-        let object = content.envoy_filter(&key.namespace, token_key);
+        let object = content.envoy_filter(&key.namespace, &self.settings.namespace, token_key);
         let (spec, desired) =
             (serde_json::to_value(&object.spec), Desired::new(&object, self.applier.identity()));
         let (Ok(spec), Ok(desired)) = (spec, desired) else {
@@ -275,7 +275,17 @@ impl Guard {
         let pods = self.chain_proofs(key);
         let state = self.states.entry(key.clone()).or_insert_with(|| ChainState::new(now, written));
         let holdings = state.observe(&live, &pods, &used, drain, now);
+        let foreign = self.observed(key).and_then(|(_, chain)| match &chain.live.ownership {
+            Ownership::Foreign(owner) => Some(foreign_chain(key, owner)),
+            Ownership::Ours(_) => None,
+        });
         let Some(known) = self.known.get_mut(key) else { return };
+        if let Some(finding) = foreign {
+            let paths_not_normalized = known.environment.paths_not_normalized;
+            known.facts =
+                ChainFacts { chain: Some(Err(finding)), paths_not_normalized, ..ChainFacts::default() };
+            return;
+        }
         known.facts = ChainFacts {
             chain: Some(Ok(key.to_string())),
             holds: holdings.holds,
@@ -346,6 +356,7 @@ impl Guard {
             && let Ownership::Foreign(owner) = &chain.live.ownership
         {
             if !wanted.is_empty() {
+                error!(kind = KIND, object = %key, %owner, "a guard chain's name is taken");
                 let finding = foreign_chain(key, owner);
                 self.refuse(key, &finding);
             }
@@ -390,7 +401,7 @@ impl Guard {
         repair: bool,
         token_key: &TokenKey,
     ) -> Result<(), String> {
-        let object = chain.envoy_filter(&key.namespace, token_key);
+        let object = chain.envoy_filter(&key.namespace, &self.settings.namespace, token_key);
         let problems = validate_chain(&object);
         if let Some(first) = problems.first() {
             return Err(format!("it failed the integrator's own check, which is a defect: {first}"));
@@ -406,7 +417,7 @@ impl Guard {
         let stored =
             self.applier.apply(&desired, live, Force::Everything).await.map_err(|error| error.to_string())?;
         if let Some(object) = stored {
-            let (key, entry) = observe::chain(&object, self.applier.identity());
+            let (key, entry) = observe::chain(&object, self.applier.identity(), &self.settings.namespace);
             self.caches.chains.put(key, entry);
         }
         info!(kind = KIND, object = %key, providers = chain.providers.len(), repair, "guard chain written");
@@ -497,10 +508,12 @@ impl Guard {
 
     fn without_pods(&self, verdict: &RequestVerdict, before: Option<&Condition>, now: Instant) -> Finding {
         let followed = verdict.virtual_services.iter().any(|name| {
-            let gateway =
-                self.caches.virtual_services.snapshot().into_iter().find(|(key, _)| key.name == *name);
-            let gateways = gateway.map(|(_, entry)| entry.value.gateways.clone()).unwrap_or_default();
-            self.gateways.iter().any(|(key, view)| view.pods.is_some() && gateways.contains(&key.to_string()))
+            let key = Key { namespace: self.settings.namespace.clone(), name: name.clone() };
+            let Some(object) = self.caches.virtual_services.get(&key) else { return false };
+            let followed = |(gateway, view): (&ObjectKey, &GatewayView)| {
+                view.pods.is_some() && object.value.gateways.contains(&gateway.to_string())
+            };
+            self.gateways.iter().any(followed)
         });
         if !followed {
             let message =
@@ -533,7 +546,6 @@ fn foreign_chain(key: &Key, owner: &operator_kit::conflict::Owner) -> Finding {
         "{KIND} {key} exists and belongs to {owner}; it is left as it is, and routes that ask for a login answer 503. Delete or \
          rename it"
     );
-    error!(kind = KIND, object = %key, %owner, "a guard chain's name is taken");
     finding(Status::False, Reason::ObjectConflict, message)
 }
 

@@ -198,8 +198,9 @@ pub(crate) fn watch_all(
             (Key::of(&object.metadata), Entry::new(&object.metadata, foreign(&object, &spec)))
         },
     );
+    let instance = namespace.to_owned();
     watches.add(all(&resource::<EnvoyFilter>()), everything(), &caches.chains, move |object| {
-        guard::chain(&object, identity)
+        guard::chain(&object, identity, &instance)
     });
     watches.add(
         Api::<Deployment>::all(client.clone()),

@@ -33,5 +33,9 @@ pub const CHAIN_HEADER: &str = "x-ii-chain";
 /// How the name of the route begins by which a gateway pod is asked for its guard chain.
 pub const PROBE_ROUTE_PREFIX: &str = "ii.auth-probe.";
 
+/// The label of a guard chain with the namespace of the integrator it belongs to: chains of several integrators meet in the
+/// mesh's root namespace, and each is one's own.
+pub const INSTANCE_LABEL: &str = "integrator.istio-operators.io/instance";
+
 /// The annotation of a guard chain that holds what it was made from, as JSON.
 pub const PROVIDERS_ANNOTATION: &str = "integrator.istio-operators.io/providers";

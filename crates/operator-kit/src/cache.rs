@@ -147,6 +147,11 @@ impl<T: PartialEq> Cache<T> {
         self.read().objects.is_empty()
     }
 
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<Entry<T>> {
+        self.read().objects.get(key).cloned()
+    }
+
     /// All objects, sorted by key.
     pub fn snapshot(&self) -> BTreeMap<Key, Entry<T>> {
         self.read().objects.clone()

@@ -23,8 +23,9 @@ pub const MAX_PROVIDERS_PER_GATEWAY: usize = 100;
 pub(crate) enum RouteAuth {
     /// None.
     Open,
-    /// One that cannot be had: the route answers 503.
-    Closed(Finding),
+    /// One that cannot be had: the route answers 503. The provider is there where it is known which one was meant: its
+    /// identity headers stay its own, since the backend believes them whoever cannot be asked for the moment.
+    Closed(Finding, Option<Arc<Provider>>),
     /// That of a provider.
     Protected(Arc<Provider>),
 }
@@ -35,9 +36,21 @@ impl RouteAuth {
         matches!(self, Self::Open)
     }
 
+    /// The provider that it asks for, whether or not that can be asked.
+    pub(crate) fn provider(&self) -> Option<&Arc<Provider>> {
+        match self {
+            Self::Protected(provider) | Self::Closed(_, Some(provider)) => Some(provider),
+            Self::Open | Self::Closed(_, None) => None,
+        }
+    }
+
+    fn closed(finding: Finding) -> Self {
+        Self::Closed(finding, None)
+    }
+
     pub(crate) fn refusal(&self) -> Option<&Finding> {
         match self {
-            Self::Closed(finding) => Some(finding),
+            Self::Closed(finding, _) => Some(finding),
             Self::Open | Self::Protected(_) => None,
         }
     }
@@ -101,16 +114,20 @@ impl<'a> Providers<'a> {
         Self { list }
     }
 
-    /// The provider, if it can be asked; `referrer` is the field that names it.
-    fn get(&self, key: &ObjectKey, referrer: &str) -> Result<Arc<Provider>, Finding> {
+    /// The login at a provider; `referrer` is the field that names it.
+    fn login(&self, key: &ObjectKey, referrer: &str) -> RouteAuth {
         let Some(provider) = self.list.get(key) else {
             let message = format!("AuthProvider {key} does not exist: create it, or correct {referrer}");
-            return Err(Finding::bad(Reason::ProviderNotFound, message));
+            return RouteAuth::closed(Finding::bad(Reason::ProviderNotFound, message));
         };
-        provider.usable().cloned().map_err(|finding| {
-            let message = format!("AuthProvider {key} cannot be asked: {}", finding.message);
-            Finding::bad(Reason::ProviderInvalid, message)
-        })
+        match provider.usable() {
+            Ok(provider) => RouteAuth::Protected(Arc::clone(provider)),
+            Err(finding) => {
+                let message = format!("AuthProvider {key} cannot be asked: {}", finding.message);
+                let finding = Finding::bad(Reason::ProviderInvalid, message);
+                RouteAuth::Closed(finding, provider.accepted.as_ref().ok().cloned())
+            }
+        }
     }
 }
 
@@ -193,24 +210,24 @@ impl AuthResolver<'_, '_> {
                     "binding {} requires a login, and {field}.type is None: set it to Inherit or Provider",
                     binding.name
                 );
-                RouteAuth::Closed(Finding::bad(Reason::AuthRequired, message))
+                RouteAuth::closed(Finding::bad(Reason::AuthRequired, message))
             }
             (AuthType::None, _) => RouteAuth::Open,
             (AuthType::Inherit, _) => self.inherited(binding),
             (AuthType::Provider, None) => {
                 let message =
                     format!("{field}.providerRef must name the provider, since its type is Provider");
-                RouteAuth::Closed(Finding::bad(Reason::InvalidSpec, message))
+                RouteAuth::closed(Finding::bad(Reason::InvalidSpec, message))
             }
             (AuthType::Provider, Some(reference)) => {
                 let key = ObjectKey::new(
                     reference.namespace.as_deref().unwrap_or(namespace),
                     reference.name.as_str(),
                 );
-                let granted = self.grants.check(namespace, Target::Provider, &key);
-                let provider =
-                    granted.and_then(|()| self.providers.get(&key, &format!("{field}.providerRef")));
-                provider.map_or_else(RouteAuth::Closed, RouteAuth::Protected)
+                match self.grants.check(namespace, Target::Provider, &key) {
+                    Ok(()) => self.providers.login(&key, &format!("{field}.providerRef")),
+                    Err(finding) => RouteAuth::closed(finding),
+                }
             }
         }
     }
@@ -228,7 +245,7 @@ impl AuthResolver<'_, '_> {
             Some(reference) => {
                 let key = ObjectKey::new(&reference.namespace, &reference.name);
                 let field = format!("spec.auth.defaultProviderRef of binding {}", binding.name);
-                self.providers.get(&key, &field).map_or_else(RouteAuth::Closed, RouteAuth::Protected)
+                self.providers.login(&key, &field)
             }
             None if auth.required => {
                 let message = format!(
@@ -236,7 +253,7 @@ impl AuthResolver<'_, '_> {
                      in spec.auth.providerRef",
                     binding.name
                 );
-                RouteAuth::Closed(Finding::bad(Reason::AuthRequired, message))
+                RouteAuth::closed(Finding::bad(Reason::AuthRequired, message))
             }
             None => RouteAuth::Open,
         }

@@ -58,7 +58,7 @@ impl Compiler {
         let resolver = AuthResolver { providers: &providers, grants: &grants };
         let mut requests = prepare::prepare(input, &bindings, &resolver);
         limit_providers(&mut requests, &providers, input);
-        let identity = identity_headers(&requests);
+        let identity = identity_headers(&requests, input);
         let no_chain = ChainFacts::default();
         let mut output = Output::default();
         let mut hosts = Hosts::default();
@@ -68,7 +68,7 @@ impl Compiler {
             let chain = input.chains.get(gateway).unwrap_or(&no_chain);
             let context = GatewayContext { input, gateway, chain, identity: &identity };
             let key = (gateway.clone(), host.to_owned());
-            let fingerprint = fingerprint::of_host(&claimants, &context);
+            let fingerprint = fingerprint::of_host(host, &claimants, &context);
             let compiled = match self.hosts.remove(&key) {
                 Some(old) if old.fingerprint == fingerprint => old.host,
                 _ => {
@@ -129,7 +129,7 @@ fn limit_providers(requests: &mut [Prepared<'_>], providers: &Providers<'_>, inp
         let Some(chain) = chain_name(request, input) else { continue };
         let keys = request.routes.iter().filter_map(|route| match &route.auth {
             RouteAuth::Protected(provider) => Some(provider.key.clone()),
-            RouteAuth::Open | RouteAuth::Closed(_) => None,
+            RouteAuth::Open | RouteAuth::Closed(..) => None,
         });
         used.entry(chain).or_default().extend(keys);
     }
@@ -152,7 +152,7 @@ fn limit_providers(requests: &mut [Prepared<'_>], providers: &Providers<'_>, inp
         for route in &mut request.routes {
             let RouteAuth::Protected(provider) = &route.auth else { continue };
             if !admitted.contains(&provider.key) {
-                route.auth = RouteAuth::Closed(too_many(provider, limit));
+                route.auth = RouteAuth::Closed(too_many(provider, limit), Some(Arc::clone(provider)));
             }
         }
     }
@@ -177,11 +177,20 @@ fn chain_name(request: &Prepared<'_>, input: &Input<'_>) -> Option<String> {
     })
 }
 
-fn identity_headers(requests: &[Prepared<'_>]) -> IdentityHeaders {
+/// The identity headers of every provider that is asked for, also of one that cannot be asked, and of the older form of one
+/// that is still in force: the backends believe each of them.
+fn identity_headers(requests: &[Prepared<'_>], input: &Input<'_>) -> IdentityHeaders {
     let mut identity = IdentityHeaders::default();
-    for route in requests.iter().flat_map(|request| &request.routes) {
-        if let RouteAuth::Protected(provider) = &route.auth {
-            identity.note(route.backends.namespaces.iter().map(String::as_str), provider);
+    for request in requests {
+        let gateway = request.choice.as_ref().ok().map(|choice| &choice.gateway);
+        let chain = gateway.and_then(|gateway| input.chains.get(gateway));
+        for route in &request.routes {
+            let Some(provider) = route.auth.provider() else { continue };
+            let namespaces = || route.backends.namespaces.iter().map(String::as_str);
+            identity.note(namespaces(), provider);
+            if let Some((_, older)) = chain.and_then(|chain| host::enforced_before(provider, chain)) {
+                identity.note(namespaces(), older);
+            }
         }
     }
     identity

@@ -37,8 +37,14 @@ impl Writer {
 }
 
 /// The fingerprint of a host with these claimants.
-pub(crate) fn of_host(claimants: &[Claimant<'_>], context: &GatewayContext<'_, '_>) -> Fingerprint {
+pub(crate) fn of_host(
+    host: &str,
+    claimants: &[Claimant<'_>],
+    context: &GatewayContext<'_, '_>,
+) -> Fingerprint {
     let mut writer = Writer(Sha256::new());
+    // Of the key of tokens, which nothing else here depends on and every token does.
+    writer.text(&context.input.token_key.marker_path(context.gateway, host));
     writer.text(&context.input.settings.namespace);
     if let Some(facts) = context.input.gateways.get(context.gateway) {
         writer.list(facts.workload_namespaces.iter().map(String::as_str));
@@ -85,7 +91,7 @@ fn of_route(route: &PreparedRoute, context: &GatewayContext<'_, '_>, writer: &mu
     }
     match &route.auth {
         RouteAuth::Open => writer.number(0),
-        RouteAuth::Closed(_) => writer.number(1),
+        RouteAuth::Closed(..) => writer.number(1),
         RouteAuth::Protected(provider) => {
             writer.number(2);
             writer.text(provider.id().as_str());

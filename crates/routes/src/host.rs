@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::auth::{IdentityHeaders, RouteAuth};
 use crate::emit::{self, hash, hexadecimal};
 use crate::entries::{self, Context, Demand, Refused, answer};
-use crate::guard::Provider;
+use crate::guard::{Provider, ProviderId};
 use crate::input::{ChainFacts, Input, ObjectKey};
 use crate::neighbours::{self, Guarded};
 use crate::output::{Finding, Marker};
@@ -169,16 +169,22 @@ impl GatewayContext<'_, '_> {
 
 /// Which form of the provider routes use on a gateway with this chain.
 pub(crate) fn demand(provider: &Provider, chain: &ChainFacts) -> Demand {
-    let id = provider.id();
-    if !chain.ready.contains(&id) {
-        let older = chain.known.iter().find(|(known, older)| {
-            chain.ready.contains(known) && older.key == provider.key && older.uid == provider.uid
-        });
-        if let Some((id, older)) = older {
-            return Demand { id: id.clone(), provider: older.clone() };
-        }
-    }
+    let (id, provider) = enforced_before(provider, chain)
+        .map_or_else(|| (provider.id(), provider), |(id, older)| (id.clone(), older));
     Demand { id, provider: provider.clone() }
+}
+
+/// The older form of the provider that is in force on every pod while the provider as it is now is not.
+pub(crate) fn enforced_before<'c>(
+    provider: &Provider,
+    chain: &'c ChainFacts,
+) -> Option<(&'c ProviderId, &'c Provider)> {
+    if chain.ready.contains(&provider.id()) {
+        return None;
+    }
+    chain.known.iter().find(|(known, older)| {
+        chain.ready.contains(known) && older.key == provider.key && older.uid == provider.uid
+    })
 }
 
 /// Drops what an earlier route matches word for word, and routes of which nothing is left: rows may meet in a path, such as

@@ -286,7 +286,7 @@ impl<'a> Judged<'a> {
             .iter()
             .map(|route| match &route.auth {
                 RouteAuth::Open => "None".to_owned(),
-                RouteAuth::Closed(_) => "Refused".to_owned(),
+                RouteAuth::Closed(..) => "Refused".to_owned(),
                 RouteAuth::Protected(provider) => provider.key.to_string(),
             })
             .collect();

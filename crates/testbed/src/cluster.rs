@@ -295,6 +295,13 @@ impl Session {
         command
     }
 
+    /// The table of images.
+    pub fn images(&self) -> Result<ImageMap> {
+        let path = self.run_dir.join("images.json");
+        let text = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("the table of images in {}", path.display()))
+    }
+
     /// Replaces the table of images; the node reads it at the next pull.
     pub fn set_images(&self, map: &ImageMap) -> Result<()> {
         let path = self.run_dir.join("images.json");

@@ -4,11 +4,12 @@
 //! `TESTBED_CLUSTER` names the run directory of a running cluster, joins that) and runs itself again inside; what
 //! it left behind ends with it, however it ends.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -242,6 +243,36 @@ pub async fn run_command(command: std::process::Command, input: Option<String>) 
     tokio::task::spawn_blocking(move || output(command, input.as_deref())).await?
 }
 
+/// Work that is done once in each cluster, however many tests ask for it.
+struct Once(Mutex<BTreeMap<PathBuf, Outcome>>);
+
+/// What became of the work in one cluster, once it is done.
+type Outcome = Arc<OnceLock<Result<(), String>>>;
+
+impl Once {
+    const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn of(&self, session: &Session) -> Outcome {
+        let mut clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(clusters.entry(session.run_dir().to_path_buf()).or_default())
+    }
+
+    async fn per_cluster(
+        &'static self,
+        session: Session,
+        what: &'static str,
+        work: fn(&Session) -> Result<()>,
+    ) -> Result<()> {
+        let once = self.of(&session);
+        let done = tokio::task::spawn_blocking(move || {
+            once.get_or_init(|| work(&session).map_err(|error| format!("{error:#}"))).clone()
+        });
+        done.await?.map_err(|error| anyhow::anyhow!("{what}: {error}"))
+    }
+}
+
 impl Ctx {
     /// Runs kubectl in the test's namespace and returns its standard output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
@@ -271,42 +302,49 @@ impl Ctx {
         self.kubectl(&["get", object, "-o", &format!("jsonpath={path}")]).await
     }
 
-    /// The cluster-wide Istio of this run, installed when the first test asks for it.
+    /// The Istio of this cluster, installed when the first test asks for it.
     pub async fn istio(&self) -> Result<()> {
-        static ISTIO: OnceLock<Result<(), String>> = OnceLock::new();
-        let session = self.session.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            ISTIO.get_or_init(|| {
-                // A cluster joined through TESTBED_CLUSTER may have one.
-                let probe = session.kubectl(["-n", "istio-system", "get", "deployment", "istiod"]);
-                if output(probe, None).is_ok() {
-                    return Ok(());
-                }
-                crate::istio::install(&session, &[]).map_err(|e| format!("{e:#}"))
-            })
+        static DONE: Once = Once::new();
+        DONE.per_cluster(self.session.clone(), "install Istio", |session| {
+            // A cluster joined through TESTBED_CLUSTER may have one.
+            let probe = session.kubectl(["-n", "istio-system", "get", "deployment", "istiod"]);
+            if output(probe, None).is_ok() { Ok(()) } else { crate::istio::install(session, &[]) }
         })
-        .await?;
-        done.clone().map_err(|e| anyhow::anyhow!("install Istio: {e}"))
+        .await
     }
 
-    /// The run's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio. It waits
-    /// seconds where it would wait a minute: between writes of a guard chain, and for connections to drain.
+    /// The cluster's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio. It
+    /// waits seconds where it would wait a minute: between writes of a guard chain, and for connections to drain.
     pub async fn integrator(&self) -> Result<()> {
-        static INTEGRATOR: OnceLock<Result<(), String>> = OnceLock::new();
+        static DONE: Once = Once::new();
         self.istio().await?;
-        let session = self.session.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            INTEGRATOR
-                .get_or_init(|| {
-                    let haste =
-                        [("ISTIO_INTEGRATOR_CHAIN_INTERVAL", "2s"), ("ISTIO_INTEGRATOR_DRAIN_TIME", "2s")];
-                    crate::operators::deploy_integrator(&session)
-                        .and_then(|()| crate::operators::set_integrator_env(&session, &haste))
-                        .map_err(|e| format!("{e:#}"))
-                })
-                .clone()
-        });
-        done.await?.map_err(|e| anyhow::anyhow!("deploy istio-integrator: {e}"))
+        DONE.per_cluster(self.session.clone(), "deploy istio-integrator", |session| {
+            let haste = [("ISTIO_INTEGRATOR_CHAIN_INTERVAL", "2s"), ("ISTIO_INTEGRATOR_DRAIN_TIME", "2s")];
+            crate::operators::deploy_integrator(session)?;
+            crate::operators::set_integrator_env(session, &haste)
+        })
+        .await
+    }
+
+    /// As [`Ctx::own_cluster`], with a namespace in that cluster; when the work fails, what is there is printed.
+    pub async fn own<T, F, Fut>(&self, options: Options, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Self) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T>>,
+    {
+        let test = self.namespace.clone();
+        self.own_cluster(options, |session| async move {
+            let client = session.client().await?;
+            let namespace = create_namespace(&client, "own").await?;
+            let ctx = Self { session, client, namespace };
+            let result = work(ctx.clone()).await;
+            if result.is_err() {
+                eprintln!("{}", diagnostics(&ctx, &test));
+            }
+            result
+        })
+        .await
     }
 
     /// Starts a cluster of the test's own, to be broken at will, and runs `work` inside its network.

@@ -76,6 +76,12 @@ fn host(files: BTreeMap<PathBuf, PathBuf>, entrypoint: &[&str], env: &[(&str, &s
     }
 }
 
+/// The rule for an image that is one program of this machine, which needs nothing but the C library.
+pub fn program_rule(image: &str, program: &Path) -> ImageRule {
+    let source = host(files(&[("/program", program)]), &["/program"], &[]);
+    ImageRule { pattern: image.to_owned(), source }
+}
+
 /// The rules for one Istio release's `pilot` and `proxyv2` images.
 pub fn istio_rules(tools: &Tools, tag: &str) -> Vec<ImageRule> {
     let pilot = host(

@@ -26,6 +26,7 @@ pub mod tools;
 pub use bootstrap::client;
 pub use cluster::{Cluster, Options, Session};
 pub use namespace::{check as check_namespaces, dispatch, hold_elsewhere, signal_group};
+pub use pki::self_signed;
 
 /// Makes `ring` the process's TLS provider; calling it again changes nothing.
 pub fn install_crypto() {

@@ -33,11 +33,13 @@ pub fn archive(name: &str) -> Result<PathBuf> {
     Ok(out.join(format!("{name}.tar")))
 }
 
-/// Makes the image of one of our operators known to the cluster's node.
+/// Makes the image of one of our operators known to the cluster's node, beside those it knows.
 pub fn add_image(session: &Session, name: &str) -> Result<()> {
-    let mut map = crate::images::default_map(session.tools())?;
     let source = ImageSource::OciArchive { path: archive(name)? };
-    map.rules.push(ImageRule { pattern: format!("*istio-operators/{name}:*"), source });
+    let rule = ImageRule { pattern: format!("*istio-operators/{name}:*"), source };
+    let mut map = session.images()?;
+    map.rules.retain(|known| known.pattern != rule.pattern);
+    map.rules.push(rule);
     session.set_images(&map)
 }
 

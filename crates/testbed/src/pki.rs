@@ -64,3 +64,10 @@ impl<'a> Authority<'a> {
         Ok(())
     }
 }
+
+/// A certificate for these host names that signs itself, and its key, as PEM: for a gateway of a test that trusts it.
+pub fn self_signed(names: &[&str]) -> Result<(String, String)> {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names)?;
+    Ok((made.cert.pem(), made.signing_key.serialize_pem()))
+}

@@ -8,25 +8,60 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::curl::Reply;
 
+pub mod frames;
+mod tls;
+
+pub use tls::Tls;
+
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The server neither answered nor closed the connection in 5 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer in 5 s")]
+pub struct NoAnswer;
+
+/// A connection, with TLS or without.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let connecting = TcpStream::connect(address);
+    let stream = tokio::time::timeout(TIMEOUT, connecting).await.map_err(|_| NoAnswer)?;
+    stream.with_context(|| format!("connect to {address}"))
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(TIMEOUT, work).await.map_err(|_| NoAnswer)?
+}
+
 /// A connection of HTTP/1.1 on which bytes are sent as they are.
-#[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     unread: Vec<u8>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("unread", &self.unread.len()).finish_non_exhaustive()
+    }
 }
 
 impl Connection {
     /// Connects.
     pub async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await??;
-        Ok(Self { stream, unread: Vec::new() })
+        Ok(Self { stream: Box::new(connect(address).await?), unread: Vec::new() })
+    }
+
+    /// Connects with TLS and this name in SNI.
+    pub async fn open_tls(address: SocketAddr, tls: &Tls, name: &str) -> Result<Self> {
+        let stream = in_time(tls.connect(connect(address).await?, name, "http/1.1")).await?;
+        Ok(Self { stream: Box::new(stream), unread: Vec::new() })
     }
 
     /// Sends a request and reads the answer; the connection stays open if the server leaves it so.
@@ -35,7 +70,7 @@ impl Connection {
             self.stream.write_all(request).await.context("send")?;
             self.read(request.starts_with(b"HEAD ")).await
         };
-        tokio::time::timeout(TIMEOUT, work).await.context("no answer in 5 s")?
+        in_time(work).await
     }
 
     async fn read(&mut self, without_body: bool) -> Result<Reply> {
@@ -111,7 +146,7 @@ pub async fn once(address: SocketAddr, request: &[u8]) -> Result<Reply> {
     Connection::open(address).await?.exchange(request).await
 }
 
-/// A connection of HTTP/2 without TLS, by prior knowledge.
+/// A connection of HTTP/2, by prior knowledge or by TLS.
 #[derive(Debug)]
 pub struct Http2 {
     sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
@@ -119,11 +154,19 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Connects.
+    /// Connects without TLS.
     pub async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = tokio::time::timeout(TIMEOUT, TcpStream::connect(address)).await??;
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        Self::over(connect(address).await?).await
+    }
+
+    /// Connects with TLS and this name in SNI.
+    pub async fn open_tls(address: SocketAddr, tls: &Tls, name: &str) -> Result<Self> {
+        Self::over(in_time(tls.connect(connect(address).await?, name, "h2")).await?).await
+    }
+
+    async fn over(stream: impl Stream + 'static) -> Result<Self> {
+        let shake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = shake.await?;
         let driver = tokio::spawn(async move {
             // An error ends the connection, which the next request tells.
             let _ = connection.await;
@@ -141,7 +184,7 @@ impl Http2 {
             let body = String::from_utf8_lossy(&body).into_owned();
             Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
         };
-        tokio::time::timeout(TIMEOUT, work).await.context("no answer in 5 s")?
+        in_time(work).await
     }
 }
 
@@ -150,3 +193,6 @@ impl Drop for Http2 {
         self.driver.abort();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The one entry point: `cargo xtask COMMAND`.
 
+mod bench;
 mod demo;
 #[cfg(test)]
 mod docs;
@@ -38,6 +39,8 @@ enum Command {
     Shell(shell::Args),
     /// Run tests; without arguments, all that CI runs.
     Test(test::Args),
+    /// Measure what the design promises, several times over, and show every figure.
+    Bench(bench::Args),
     /// Write the files that follow from the types: the reference in docs/.
     Generate(generate::Args),
     /// Build OCI archives of our programs, without Docker.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Image(args) => image::run(&args),
     };

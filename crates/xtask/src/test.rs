@@ -56,6 +56,11 @@ const PARTS: &[Part] = &[
     },
     Part { name: "istio", filter: "istio::", covers: "istiod, its webhooks, injected gateways, endpoints" },
     Part {
+        name: "auth",
+        filter: "auth",
+        covers: "logins: guard chains, ways around them, changes of the mesh, answers of auth services",
+    },
+    Part {
         name: "integrator",
         filter: "integrator",
         covers: "istio-integrator: routes, conditions, idle, restart, deploy/",

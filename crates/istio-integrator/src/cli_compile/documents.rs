@@ -121,8 +121,10 @@ impl Documents {
                 Err(finding) => facts.chain = Some(Err(finding)),
             }
         }
-        let filters =
-            chains.values().map(|chain| chain.envoy_filter(root_namespace, &self.token_key)).collect();
+        let filters = chains
+            .values()
+            .map(|chain| chain.envoy_filter(root_namespace, &settings.namespace, &self.token_key))
+            .collect();
         (compiler.compile(&self.input(settings)), filters)
     }
 

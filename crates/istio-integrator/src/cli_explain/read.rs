@@ -362,7 +362,7 @@ impl Reader<'_> {
         let chains = self.list(&want, &wide, Some(&narrow), None).await?;
         if !matches!(chains, Listed::Nothing) {
             let chains = chains.items();
-            let chains = chains.iter().map(|object| guard::chain(object, IDENTITY));
+            let chains = chains.iter().map(|object| guard::chain(object, IDENTITY, &self.places.integrator));
             let chains = chains
                 .filter_map(|(key, entry)| Some((key, entry.value.as_ref().as_ref()?.as_ref().clone())));
             self.world.chains = Some(chains.collect());

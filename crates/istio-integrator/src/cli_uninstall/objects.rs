@@ -41,12 +41,12 @@ struct Labelled {
 }
 
 impl Labelled {
-    fn read(kind: &str, object: &DynamicObject) -> Self {
+    fn read(kind: &str, object: &DynamicObject, instance: &str) -> Self {
         let meta = &object.metadata;
         let Key { namespace, name } = Key::of(meta);
         Self {
             target: Target { kind: kind.to_owned(), namespace, name },
-            live: Live::read(object, super::IDENTITY),
+            live: guard::live(object, super::IDENTITY, instance),
             version: meta.resource_version.clone().unwrap_or_default(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
         }
@@ -64,8 +64,6 @@ pub(super) struct Found {
     pub(super) routes: Vec<String>,
     /// `EnvoyFilters`.
     pub(super) chains: Vec<String>,
-    /// `VirtualServices` of an integrator in another namespace.
-    pub(super) elsewhere: Vec<String>,
     /// What bears our label and is somebody else's.
     pub(super) foreign: Vec<String>,
     /// The uid of the Secret.
@@ -111,31 +109,13 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Looks for everything.
-    pub(super) async fn find(&self, keep_routes: bool, lease_name: &str) -> anyhow::Result<Found> {
+    pub(super) async fn find(&self, lease_name: &str) -> anyhow::Result<Found> {
         let mut found = Found::default();
         for object in self.routes().await.context("listing VirtualServices")? {
             sort_in(&object, &mut found.routes, &mut found.foreign);
         }
         for object in self.chains().await.context("listing EnvoyFilters")? {
             sort_in(&object, &mut found.chains, &mut found.foreign);
-        }
-        if !keep_routes && !found.chains.is_empty() {
-            let resource = resource::<VirtualService>();
-            match list(&Api::<DynamicObject>::all_with(self.client.clone(), &resource), Some(&labels())).await
-            {
-                Ok(objects) => {
-                    let objects = objects.iter().map(|object| Labelled::read(&resource.kind, object));
-                    let others = objects
-                        .filter(|object| object.is_ours() && object.target.namespace != self.namespace);
-                    found.elsewhere = others.map(|object| object.target.to_string()).collect();
-                }
-                Err(error) if is_forbidden(&error) => {
-                    eprintln!(
-                        "VirtualServices of other namespaces may not be listed, so that one of another istio-integrator is not seen: {error}"
-                    );
-                }
-                Err(error) => return Err(error).context("listing VirtualServices of all namespaces"),
-            }
         }
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let secret = bounded(CALL_TIMEOUT, secrets.get_opt(guard::SECRET)).await;
@@ -162,22 +142,39 @@ impl Objects {
         Ok(found)
     }
 
+    async fn labelled(
+        &self,
+        api: &Api<DynamicObject>,
+        resource: &ApiResource,
+    ) -> Result<Vec<Labelled>, CallError> {
+        match list(api, Some(&labels())).await {
+            Ok(objects) => {
+                let read = |object| Labelled::read(&resource.kind, object, &self.namespace);
+                Ok(objects.iter().map(read).collect())
+            }
+            // Without the kind there is nothing of it.
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn routes(&self) -> Result<Vec<Labelled>, CallError> {
         let resource = resource::<VirtualService>();
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        labelled(&api, &resource).await
+        self.labelled(&api, &resource).await
     }
 
     async fn chains(&self) -> Result<Vec<Labelled>, CallError> {
         let resource = resource::<EnvoyFilter>();
-        match labelled(&Api::<DynamicObject>::all_with(self.client.clone(), &resource), &resource).await {
+        match self.labelled(&Api::<DynamicObject>::all_with(self.client.clone(), &resource), &resource).await
+        {
             Err(error) if is_forbidden(&error) => {
                 let api = Api::<DynamicObject>::namespaced_with(
                     self.client.clone(),
                     &self.root_namespace,
                     &resource,
                 );
-                labelled(&api, &resource).await
+                self.labelled(&api, &resource).await
             }
             answer => answer,
         }
@@ -284,15 +281,6 @@ impl Objects {
     }
 }
 
-async fn labelled(api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Vec<Labelled>, CallError> {
-    match list(api, Some(&labels())).await {
-        Ok(objects) => Ok(objects.iter().map(|object| Labelled::read(&resource.kind, object)).collect()),
-        // Without the kind there is nothing of it.
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 fn labels() -> String {
     format!("{MANAGED_BY_LABEL}={INTEGRATOR}")
 }
@@ -357,7 +345,7 @@ mod tests {
 
     #[test]
     fn only_what_we_applied_is_ours() {
-        let ours = |object: &DynamicObject| Labelled::read("VirtualService", object).is_ours();
+        let ours = |object: &DynamicObject| Labelled::read("VirtualService", object, "ours").is_ours();
         assert!(ours(&object("istio-integrator", "istio-integrator", "Apply")));
         assert!(!ours(&object("istio-integrator", "kubectl", "Apply")), "a copy that kept the label");
         assert!(!ours(&object("istio-integrator", "istio-integrator", "Update")));

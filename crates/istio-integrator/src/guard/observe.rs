@@ -10,11 +10,12 @@ use k8s_openapi::{
     api::core::v1::{ConfigMap, Pod, Service},
     apimachinery::pkg::{apis::meta::v1::Time, util::intstr::IntOrString},
 };
-use kube::core::DynamicObject;
+use kube::{ResourceExt as _, core::DynamicObject};
 use mesh_api::{istio::WorkloadSelector, names};
 use operator_kit::{
-    apply::{Identity, Live},
+    apply::{Identity, Live, Ownership},
     cache::{Entry, Key},
+    conflict::Owner,
     fields::Digest,
 };
 use routes::{
@@ -231,8 +232,24 @@ pub(crate) struct ObservedChain {
     pub(crate) written: Option<Time>,
 }
 
-/// Reduces an `EnvoyFilter`; nothing is kept of those that are no business of ours.
-pub(crate) fn chain(object: &DynamicObject, identity: Identity) -> (Key, Entry<Option<Box<ObservedChain>>>) {
+/// What decides whether an object is written, by the integrator of this namespace.
+pub(crate) fn live(object: &DynamicObject, identity: Identity, instance: &str) -> Live {
+    let mut live = Live::read(object, identity);
+    let theirs = object.labels().get(names::INSTANCE_LABEL).filter(|theirs| theirs.as_str() != instance);
+    if let Some(theirs) = theirs {
+        let managed_by = Some(format!("{} of namespace {theirs}", identity.managed_by));
+        live.ownership = Ownership::Foreign(Owner { managed_by, managers: Vec::new() });
+    }
+    live
+}
+
+/// Reduces an `EnvoyFilter`; nothing is kept of those that are no business of ours. `instance` is our own namespace: a chain
+/// of an integrator in another one is as foreign as anybody's.
+pub(crate) fn chain(
+    object: &DynamicObject,
+    identity: Identity,
+    instance: &str,
+) -> (Key, Entry<Option<Box<ObservedChain>>>) {
     let key = Key::of(&object.metadata);
     let value = key.name.starts_with("ii-guard-").then(|| {
         let spec = object.data.get("spec").unwrap_or(&Value::Null);
@@ -245,7 +262,7 @@ pub(crate) fn chain(object: &DynamicObject, identity: Identity) -> (Key, Entry<O
             .filter(|entry| entry.manager.as_deref() == Some(identity.manager))
             .filter_map(|entry| entry.time.clone());
         Box::new(ObservedChain {
-            live: Live::read(object, identity),
+            live: live(object, identity, instance),
             chain: Chain::read(selector.labels, content.map(String::as_str)),
             spec: Digest::of(spec),
             written: written.max_by_key(|time| time.0),
@@ -272,6 +289,34 @@ pub(crate) fn demanded(spec: &Value) -> BTreeSet<ProviderId> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_chain_of_an_integrator_in_another_namespace_is_foreign() {
+        let chain = Chain::default();
+        let written = chain.envoy_filter("istio-system", "ours", &routes::guard::TokenKey::new([7; 32]));
+        let mut written = serde_json::to_value(&written).unwrap();
+        written["metadata"]["managedFields"] = json!([{
+            "manager": names::INTEGRATOR, "operation": "Apply", "apiVersion": "networking.istio.io/v1alpha3",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}},
+        }]);
+        let identity = Identity { manager: names::INTEGRATOR, managed_by: names::INTEGRATOR };
+        let read = |instance: &str| {
+            let object: DynamicObject = serde_json::from_value(written.clone()).unwrap();
+            chain_of(&object, identity, instance)
+        };
+        assert!(matches!(read("ours").live.ownership, Ownership::Ours(_)));
+        let Ownership::Foreign(owner) = read("theirs").live.ownership else { panic!("not seen as foreign") };
+        assert!(owner.to_string().contains("istio-integrator of namespace ours"), "{owner}");
+        // One written before the label was made is ours.
+        written["metadata"]["labels"].as_object_mut().unwrap().remove(names::INSTANCE_LABEL);
+        let object: DynamicObject = serde_json::from_value(written.clone()).unwrap();
+        assert!(matches!(chain_of(&object, identity, "ours").live.ownership, Ownership::Ours(_)));
+    }
+
+    fn chain_of(object: &DynamicObject, identity: Identity, instance: &str) -> ObservedChain {
+        let (_, entry) = super::chain(object, identity, instance);
+        *entry.value.as_ref().clone().expect("it bears the name of a guard chain")
+    }
 
     #[test]
     fn a_port_of_the_gateway_is_one_of_the_service_before_the_pod() {

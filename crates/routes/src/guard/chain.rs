@@ -60,12 +60,15 @@ impl Chain {
 
     /// The `EnvoyFilter`, for the mesh's root namespace, where it reaches pods of every namespace.
     ///
-    /// It names no port, so that it covers those that a Gateway gets later.
-    pub fn envoy_filter(&self, root_namespace: &str, key: &TokenKey) -> EnvoyFilter {
+    /// It names no port, so that it covers those that a Gateway gets later. `instance` is the namespace of the integrator.
+    pub fn envoy_filter(&self, root_namespace: &str, instance: &str, key: &TokenKey) -> EnvoyFilter {
         let providers: Vec<&Provider> = self.providers.values().collect();
         // Plain structs of strings and numbers cannot fail to be written.
         let content = serde_json::to_string(&providers).unwrap_or_default();
-        let labels = BTreeMap::from([(names::MANAGED_BY_LABEL.to_owned(), names::INTEGRATOR.to_owned())]);
+        let labels = BTreeMap::from([
+            (names::MANAGED_BY_LABEL.to_owned(), names::INTEGRATOR.to_owned()),
+            (names::INSTANCE_LABEL.to_owned(), instance.to_owned()),
+        ]);
         let annotations = BTreeMap::from([(names::PROVIDERS_ANNOTATION.to_owned(), content)]);
         EnvoyFilter {
             metadata: ObjectMeta {

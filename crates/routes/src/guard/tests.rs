@@ -42,7 +42,7 @@ fn filters(object: &EnvoyFilter) -> Vec<String> {
 fn a_chain_has_its_filters_in_order_and_passes_our_check() {
     for names in [&[][..], &["one"], &["one", "two", "three"]] {
         let chain = chain(names);
-        let object = chain.envoy_filter("istio-system", &key());
+        let object = chain.envoy_filter("istio-system", "ii", &key());
         let mut expected = vec!["ii.select".to_owned(), "ii.enter".to_owned()];
         expected.extend(chain.providers.keys().map(|id| format!("ii.check.{id}")));
         expected.push("ii.leave".to_owned());
@@ -55,7 +55,7 @@ fn a_chain_has_its_filters_in_order_and_passes_our_check() {
 #[test]
 fn a_chain_is_read_back_from_its_annotation() {
     let written = chain(&["one", "two"]);
-    let object = written.envoy_filter("istio-system", &key());
+    let object = written.envoy_filter("istio-system", "ii", &key());
     let annotation =
         object.metadata.annotations.unwrap().remove(mesh_api::names::PROVIDERS_ANNOTATION).unwrap();
     assert_eq!(Chain::read(written.selector.clone(), Some(&annotation)), written);
@@ -77,7 +77,7 @@ fn the_answer_to_a_probe_tells_chains_apart() {
     assert_ne!(one.answer(&key()), chain(&["two"]).answer(&key()));
     assert_ne!(one.answer(&key()), one.answer(&TokenKey::new([8; 32])));
     let digest = one.answer(&key()).split_once('.').unwrap().0.to_owned();
-    let text = serde_json::to_string(&one.envoy_filter("istio-system", &key()).spec).unwrap();
+    let text = serde_json::to_string(&one.envoy_filter("istio-system", "ii", &key()).spec).unwrap();
     assert_eq!(text.matches(&digest).count(), 2, "in enter and in leave");
 }
 
@@ -126,7 +126,7 @@ fn lua_reads_the_tokens_that_routes_demand() {
     // Lua takes up to three decimal digits after a backslash for one character.
     let names: Vec<String> = (0..40).map(|n| format!("p{n}")).collect();
     let chain = chain(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let object = chain.envoy_filter("istio-system", &key());
+    let object = chain.envoy_filter("istio-system", "ii", &key());
     let last = object.spec.config_patches.last().unwrap();
     let text =
         last["patch"]["value"]["typed_config"]["default_source_code"]["inline_string"].as_str().unwrap();
@@ -180,7 +180,7 @@ fn every_fault_of_a_chain_is_found() {
         }),
     ];
     for (position, (field, change)) in faults.iter().enumerate() {
-        let mut object = chain(&["one"]).envoy_filter("istio-system", &key());
+        let mut object = chain(&["one"]).envoy_filter("istio-system", "ii", &key());
         change(&mut object);
         let found: Vec<String> = validate_chain(&object).iter().map(ToString::to_string).collect();
         assert!(

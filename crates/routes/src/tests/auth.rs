@@ -334,12 +334,7 @@ fn identity_headers_are_taken_from_clients_on_open_routes_and_those_of_others_on
         .with(open)
         .with(request("b/elsewhere", 1, &["b.example"], &["/"]))
         .compile();
-    let removed = |host: &str| -> Vec<String> {
-        let object = output.virtual_services.iter().find(|object| object.spec.hosts == [host]).unwrap();
-        let forwarding = object.spec.http.iter().find(|route| !route.route.is_empty()).unwrap();
-        let request = forwarding.headers.as_ref().and_then(|headers| headers.request.clone());
-        request.map(|request| request.remove).unwrap_or_default()
-    };
+    let removed = |host| removed(&output, host);
     let mail = ["x-mail-to", "x-mail_to", "x_mail-to", "x_mail_to"];
     let spelled = |headers: &[&str]| -> Vec<String> {
         let mut list: Vec<String> = headers.iter().map(|header| (*header).to_owned()).collect();
@@ -350,6 +345,43 @@ fn identity_headers_are_taken_from_clients_on_open_routes_and_those_of_others_on
     assert_eq!(removed(HOST), spelled(&[&mail[..], &["x-ii-guard"]].concat()));
     assert_eq!(removed("mail.example"), spelled(&["x-ii-guard", "x-user", "x_user"]));
     assert!(removed("b.example").is_empty(), "none of its backends believes them");
+}
+
+/// The headers that the routes of a host take from clients.
+fn removed(output: &Output, host: &str) -> Vec<String> {
+    let object = output.virtual_services.iter().find(|object| object.spec.hosts == [host]).unwrap();
+    let forwarding = object.spec.http.iter().find(|route| !route.route.is_empty()).unwrap();
+    let request = forwarding.headers.as_ref().and_then(|headers| headers.request.clone());
+    request.map(|request| request.remove).unwrap_or_default()
+}
+
+#[test]
+fn identity_headers_of_a_provider_that_cannot_be_asked_are_taken_from_clients_all_the_same() {
+    let mut open = request("a/open", 1, &["open.example"], &["/"]);
+    open.spec.auth = no_login();
+    let mut world = with_provider().with(shop(&["/"])).with(open);
+    world.services.retain(|key, _| key.name != "sso");
+    let output = world.compile();
+    assert_eq!(verdict(&output, "a/shop").resolved_refs.reason, Reason::ProviderInvalid);
+    assert_eq!(table(&output, HOST), ["/* -> 503"]);
+    assert_eq!(removed(&output, "open.example"), ["x-user", "x_user"]);
+    // Nor where the gateway has no room for it.
+    let mut open = request("a/open", 1, &["open.example"], &["/"]);
+    open.spec.auth = no_login();
+    let mut world = with_provider().with(shop(&["/"])).with(open);
+    world.settings.max_providers_per_gateway = 0;
+    assert_eq!(removed(&world.compile(), "open.example"), ["x-user", "x_user"]);
+}
+
+#[test]
+fn identity_headers_of_the_form_in_force_are_taken_from_clients_until_the_new_one_is() {
+    let older = provider("a/sso", 0, |spec| spec.identity_headers = vec!["x-before".into()]);
+    let mut open = request("a/open", 1, &["open.example"], &["/"]);
+    open.spec.auth = no_login();
+    let world = with_provider().in_force(std::slice::from_ref(&older)).with(shop(&["/"])).with(open);
+    let output = world.compile();
+    assert_eq!(removed(&output, "open.example"), ["x-before", "x-user", "x_before", "x_user"]);
+    assert_eq!(removed(&output, HOST), ["x-ii-guard", "x-user", "x_user"]);
 }
 
 #[test]

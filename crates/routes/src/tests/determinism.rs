@@ -1,4 +1,6 @@
-use super::world::{World, allowed, at, binding, deleted, gateway, naming, request, server};
+use super::world::{
+    World, allowed, at, binding, deleted, gateway, naming, protected, provider, request, server,
+};
 use crate::Output;
 
 /// A small generator of numbers of no quality (xorshift), so that a failure can be repeated.
@@ -110,4 +112,18 @@ fn only_the_changed_host_is_made_anew() {
     let third = compiler.compile(&world.input());
     assert_eq!(compiler.made(), 20);
     assert_eq!(bytes(&third), bytes(&world.compile()));
+}
+
+#[test]
+fn another_key_of_tokens_makes_every_host_anew() {
+    let mut compiler = crate::Compiler::default();
+    let mut world = World::new()
+        .provider(provider("a/sso", 0, |_| ()))
+        .with(protected(request("a/shop", 0, &["shop.example"], &["/"]), "sso"))
+        .with(request("a/open", 1, &["open.example"], &["/"]));
+    let first = compiler.compile(&world.input());
+    world.token_key = crate::guard::TokenKey::new([8; 32]);
+    let second = compiler.compile(&world.input());
+    assert_ne!(bytes(&second), bytes(&first));
+    assert_eq!(bytes(&second), bytes(&world.compile()));
 }

@@ -8,8 +8,10 @@ mod exit;
 mod ext_authz;
 mod grpc_health;
 mod probe_target;
+mod record;
 mod serve;
 mod signals;
+mod witness;
 
 use std::process::ExitCode;
 
@@ -34,8 +36,10 @@ enum Command {
     Signal(signals::Args),
     /// Exits with a code, after some time and with a termination message if asked.
     Exit(exit::Args),
-    /// Envoy's HTTP external authorization: lets one bearer token in.
+    /// Envoy's HTTP external authorization: lets in who has a session or the bearer token, as tests tell it.
     ExtAuthz(ext_authz::Args),
+    /// Answers 200 to whatever looks like an HTTP/1.1 request, and keeps its very bytes for a test to read.
+    Witness(witness::Args),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -50,6 +54,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Command::Signal(args) => signals::run(&args).await,
             Command::Exit(args) => exit::run(args).await,
             Command::ExtAuthz(args) => ext_authz::run(args).await,
+            Command::Witness(args) => witness::run(args).await,
         }
     })
 }

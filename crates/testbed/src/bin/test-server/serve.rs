@@ -22,6 +22,11 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
+    /// The same address with another port.
+    pub(crate) fn with_port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
     /// Opens the port, and says which it is.
     pub(crate) async fn bind(self) -> anyhow::Result<TcpListener> {
         let address = (self.address, self.port);
@@ -31,6 +36,14 @@ impl Listen {
         say(&format!("listening on {}", listener.local_addr()?));
         Ok(listener)
     }
+}
+
+/// Serves beside the server itself until the process ends: what only tests ask, on a port that no gateway leads to.
+pub(crate) async fn serve_aside(listen: Listen, port: Option<u16>, app: Router) -> anyhow::Result<()> {
+    let Some(port) = port else { return Ok(()) };
+    let listener = listen.with_port(port).bind().await?;
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Ok(())
 }
 
 /// Serves until SIGTERM, then finishes the requests under way.
