@@ -5,6 +5,27 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+/// Cargo, in the repository, with an environment as a shell would give it.
+///
+/// What Cargo sets for a program that it runs (`CARGO_MANIFEST_DIR` and the like) would make build scripts that look at it run
+/// again in the Cargo that this program starts, and everything above them be compiled again, at each change between the two.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(crate::paths::repo_root());
+    for (name, _) in std::env::vars_os() {
+        let set_by_cargo = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+                || ["CARGO_PRIMARY_PACKAGE", "OUT_DIR", "LD_LIBRARY_PATH"].contains(&name)
+        });
+        if set_by_cargo {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Runs a command to its end and returns its standard output; the error holds its standard error.
 pub fn output(mut command: Command, input: Option<&str>) -> Result<String> {
     let what = command.get_program().to_string_lossy().into_owned();

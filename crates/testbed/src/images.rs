@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use process_node::config::{ImageMap, ImageRule, ImageSource};
 
-use crate::paths::repo_root;
 use crate::tools::{ISTIO_VERSION, Tools};
 
 /// The image of the small servers that tests run: its first argument names one, see `test-server --help`.
@@ -28,8 +26,7 @@ fn bin_dir() -> Result<PathBuf> {
         dir.pop();
     }
     let profile = if dir.ends_with("release") { "release" } else { "dev" };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = crate::command::cargo()
         .args([
             "build",
             "--quiet",
@@ -42,7 +39,6 @@ fn bin_dir() -> Result<PathBuf> {
         ])
         .args([profile, "--target-dir"])
         .arg(dir.parent().context("the target folder")?)
-        .current_dir(repo_root())
         .status()
         .context("start cargo")?;
     if !status.success() {

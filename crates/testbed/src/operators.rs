@@ -1,7 +1,6 @@
 //! Our own operators on the test bed: from the archives of `cargo xtask image`, through the manifests in `deploy/`.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use process_node::config::{ImageRule, ImageSource};
@@ -20,11 +19,9 @@ pub fn archive(name: &str) -> Result<PathBuf> {
         return Ok(path);
     }
     let out = crate::images::program("process-node")?.with_file_name("images");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = crate::command::cargo()
         .args(["run", "--quiet", "--package", "xtask", "--", "image", name, "--profile", "image", "--out"])
         .arg(&out)
-        .current_dir(repo_root())
         .status()
         .context("start cargo")?;
     if !status.success() {

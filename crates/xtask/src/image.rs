@@ -199,10 +199,8 @@ fn host_triple() -> Result<String> {
 
 /// Compiles the program with the C library inside, and gives its path.
 fn compile(spec: &Spec, profile: Profile, triple: &str) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = testbed::command::cargo();
     command
-        .current_dir(testbed::paths::repo_root())
         .args(["build", "--package", spec.package, "--bin", spec.name, "--profile", profile.name()])
         // Naming the target keeps the flags away from build scripts and procedural macros, which are loaded as
         // libraries, and gives these builds a folder of their own.
@@ -210,15 +208,6 @@ fn compile(spec: &Spec, profile: Profile, triple: &str) -> Result<PathBuf> {
         .env("RUSTFLAGS", flags(std::env::var_os("RUSTFLAGS")))
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdout(Stdio::piped());
-    // What Cargo set for this program would make the build scripts that look at it run again.
-    for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            command.env_remove(name);
-        }
-    }
     let mut child = command.spawn().context("start cargo")?;
     let messages = BufReader::new(child.stdout.take().context("cargo's output")?);
     let program = find_program(messages, spec.name);

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use testbed::command::cargo;
 
 use crate::doctor::target_dir;
 use crate::results::{self, Outcome};
@@ -150,8 +151,7 @@ fn prepare(cluster: bool) -> Result<Prepared> {
 }
 
 impl Prepared {
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
+    fn command(&self, mut command: Command) -> Command {
         command
             .current_dir(testbed::paths::repo_root())
             .env("TESTBED_BIN_DIR", &self.bins)
@@ -160,8 +160,7 @@ impl Prepared {
     }
 
     fn cargo(&self, args: &[&str], rest: &[String]) -> Result<()> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = self.command(cargo);
+        let mut command = self.command(cargo());
         command.args(args).arg("--target-dir").arg(target_dir()?);
         if !rest.is_empty() {
             command.arg("--").args(rest);
@@ -179,9 +178,8 @@ impl Prepared {
 
     /// The path of the compiled cluster tests.
     fn e2e_program(&self) -> Result<PathBuf> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let out = self
-            .command(cargo)
+            .command(cargo())
             .args(["test", "--package", "e2e", "--no-run", "--message-format=json", "--target-dir"])
             .arg(target_dir()?)
             .stderr(std::process::Stdio::inherit())

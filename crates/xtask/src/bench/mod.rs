@@ -60,11 +60,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// The measuring program, built as programs are released.
 fn tool() -> Result<PathBuf> {
     let target = super::doctor::target_dir()?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = testbed::command::cargo()
         .args(["build", "--release", "--package", "bench", "--bin", "bench-tool", "--target-dir"])
         .arg(&target)
-        .current_dir(testbed::paths::repo_root())
         .status()
         .context("start cargo")?;
     if !status.success() {
