@@ -114,7 +114,7 @@ fn agrees(reading: &Reading<'_>, served: &Served, passed: &Answer, denied: &Answ
 }
 
 /// Whether the request is sent on as is said. While a provider changes, its older form may be in force, whose identity
-/// headers are its own.
+/// headers are its own, and are taken from clients on open routes beside those of the new form.
 pub(crate) fn does(served: &Served, forward: &Forward, changing: bool) -> bool {
     let targets: Vec<_> = forward
         .targets
@@ -125,12 +125,15 @@ pub(crate) fn does(served: &Served, forward: &Forward, changing: bool) -> bool {
         && forward.path == served.path
         && forward.timeout == served.timeout
         && forward.set_headers.is_empty()
-        && (strips(&forward.removed_headers, &served.stripped) || (changing && served.login.is_some()))
+        && match spellings(&served.stripped) {
+            all if forward.removed_headers == all => true,
+            all => changing && (served.login.is_some() || forward.removed_headers.is_superset(&all)),
+        }
 }
 
-/// Whether these headers and no others are removed, in every mixture of dashes and underscores. The guard header needs
-/// one spelling: the chain removes the others.
-fn strips(removed: &BTreeSet<String>, stripped: &BTreeSet<String>) -> bool {
+/// These headers in every mixture of dashes and underscores. The guard header needs one spelling: the chain removes the
+/// others.
+fn spellings(stripped: &BTreeSet<String>) -> BTreeSet<String> {
     let mut spellings = BTreeSet::new();
     for header in stripped {
         if header == "x-ii-guard" {
@@ -148,7 +151,7 @@ fn strips(removed: &BTreeSet<String>, stripped: &BTreeSet<String>) -> bool {
             spellings.insert(String::from_utf8(spelling).expect("ASCII"));
         }
     }
-    *removed == spellings
+    spellings
 }
 
 fn hold(world: &World, draws: &[Draw]) -> Result<(), TestCaseError> {

@@ -59,7 +59,8 @@ pub(crate) struct Served {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Login {
     Open,
-    Refused,
+    /// It cannot be had; the provider that was meant, if that is known.
+    Refused(Option<ObjectKey>),
     Asked(ObjectKey),
 }
 
@@ -256,7 +257,8 @@ impl<'w> Reading<'w> {
         let login = self.login_if_there_is_room(asked);
         let Login::Asked(provider) = &login else { return login };
         let room = gateway_of(asked.binding).and_then(|gateway| self.admitted.get(&gateway));
-        if room.is_some_and(|room| room.contains(provider)) { login } else { Login::Refused }
+        let refused = Login::Refused(Some(provider.clone()));
+        if room.is_some_and(|room| room.contains(provider)) { login } else { refused }
     }
 
     fn login_if_there_is_room(&self, asked: &Asked<'w>) -> Login {
@@ -264,29 +266,33 @@ impl<'w> Reading<'w> {
         let auth = asked.route.auth.as_ref().and_then(said).or_else(|| said(&asked.request.spec.auth));
         let binding = &asked.binding.spec.auth;
         let usable = |key: ObjectKey| {
-            if self.providers.contains_key(&key) { Login::Asked(key) } else { Login::Refused }
+            if self.providers.contains_key(&key) {
+                Login::Asked(key)
+            } else {
+                Login::Refused(self.accepted.contains_key(&key).then_some(key))
+            }
         };
         match auth {
             Some(auth) if auth.kind == AuthType::None => {
                 if binding.required {
-                    Login::Refused
+                    Login::Refused(None)
                 } else {
                     Login::Open
                 }
             }
             Some(auth) => {
-                let Some(reference) = &auth.provider_ref else { return Login::Refused };
+                let Some(reference) = &auth.provider_ref else { return Login::Refused(None) };
                 let namespace = reference.namespace.as_deref().unwrap_or(asked.namespace());
                 let group = "integrator.istio-operators.io";
                 if self.granted(asked.namespace(), group, "AuthProvider", namespace, &reference.name) {
                     usable(ObjectKey::new(namespace, &reference.name))
                 } else {
-                    Login::Refused
+                    Login::Refused(None)
                 }
             }
             None => match &binding.default_provider_ref {
                 Some(reference) => usable(ObjectKey::new(&reference.namespace, &reference.name)),
-                None if binding.required => Login::Refused,
+                None if binding.required => Login::Refused(None),
                 None => Login::Open,
             },
         }
@@ -333,7 +339,7 @@ impl<'w> Reading<'w> {
     }
 
     /// Whose identity headers the backends of a route believe: of the providers of routes that lead to the same
-    /// namespaces, and of the default one of its binding.
+    /// namespaces, also of those that cannot be asked, and of the default one of its binding.
     fn identity_headers(&self, asked: &Asked<'w>) -> BTreeSet<String> {
         let backends = |route: &Route, own: &str| -> BTreeSet<String> {
             let of = |backend: &mesh_api::integrator::Backend| {
@@ -347,10 +353,10 @@ impl<'w> Reading<'w> {
             let Some(binding) = self.binding_of(request) else { continue };
             for route in &request.spec.routes {
                 let other = Asked { request, binding, route };
-                if let Login::Asked(provider) = self.login(&other)
+                if let Login::Asked(provider) | Login::Refused(Some(provider)) = self.login(&other)
                     && !mine.is_disjoint(&backends(route, other.namespace()))
                 {
-                    headers.extend(self.providers[&provider].identity_headers.iter().cloned());
+                    headers.extend(self.accepted[&provider].identity_headers.iter().cloned());
                 }
             }
         }
@@ -379,7 +385,7 @@ impl<'w> Reading<'w> {
         let Some((key, asked)) = self.route(&claims, bare, method) else { return Said::Nothing };
         let targets = self.targets(&asked);
         let login = match self.login(&asked) {
-            Login::Refused => return Said::Closed,
+            Login::Refused(_) => return Said::Closed,
             Login::Open => None,
             Login::Asked(provider) => Some(provider),
         };
