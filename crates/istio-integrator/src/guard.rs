@@ -23,7 +23,7 @@ use operator_kit::{
 };
 use routes::{
     ChainFacts, Finding, Marker, ObjectKey, RequestVerdict, Status,
-    guard::{Chain, GuardedGateway, Provider, ProviderId, TokenKey, groups, validate_chain},
+    guard::{Chain, GuardedGateway, Provider, ProviderId, TokenKey, groups, pod_sets, validate_chain},
 };
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -90,6 +90,8 @@ pub(crate) struct Guard {
     states: BTreeMap<Key, ChainState>,
     known: BTreeMap<Key, Known>,
     chain_of: BTreeMap<ObjectKey, Result<Key, Finding>>,
+    /// What the pods of each gateway are called.
+    pods_of: BTreeMap<ObjectKey, String>,
     failures: ObjectBackoff<Key>,
 }
 
@@ -115,6 +117,7 @@ impl Guard {
             states: BTreeMap::new(),
             known: BTreeMap::new(),
             chain_of: BTreeMap::new(),
+            pods_of: BTreeMap::new(),
             failures: ObjectBackoff::new(FAILURE),
         }
     }
@@ -148,7 +151,9 @@ impl Guard {
             let pods = pods.map(|pod| ObjectKey::new(&pod.namespace, &pod.name));
             (key.clone(), GuardedGateway { selector: view.selector.clone(), pods: pods.collect() })
         });
-        let groups = groups(&guarded.collect());
+        let guarded = guarded.collect();
+        self.pods_of = pod_sets(&guarded);
+        let groups = groups(&guarded);
         let services = self.caches.services.snapshot();
         let tags: BTreeMap<String, String> =
             services.values().filter_map(|entry| entry.value.tag.clone()).collect();
@@ -192,11 +197,12 @@ impl Guard {
     }
 
     fn facts_of(&self, gateway: &ObjectKey) -> ChainFacts {
-        match self.chain_of.get(gateway) {
+        let facts = match self.chain_of.get(gateway) {
             Some(Ok(key)) => self.known.get(key).map(|known| known.facts.clone()).unwrap_or_default(),
             Some(Err(finding)) => ChainFacts { chain: Some(Err(finding.clone())), ..ChainFacts::default() },
             None => ChainFacts::default(),
-        }
+        };
+        ChainFacts { pods: self.pods_of.get(gateway).cloned(), ..facts }
     }
 
     fn fallback(&self) -> Environment {
@@ -295,6 +301,7 @@ impl Guard {
                 LiveChain::Absent | LiveChain::Changed(_) => BTreeMap::new(),
             },
             paths_not_normalized: known.environment.paths_not_normalized,
+            pods: None,
         };
     }
 

@@ -88,7 +88,8 @@ reasons! {
         "The Gateway accepts this host, but only from a `VirtualService` in another namespace than the integrator's.",
         "Let the integrator's namespace in: the message shows the entry to add to `servers[].hosts` of the Gateway.";
     HostConflict:
-        "The host belongs to an older request of another namespace, and the binding does not share it.",
+        "The host belongs to an older request: of another namespace, where the binding does not share it, or through \
+         another Gateway of the same pods and port, whose routes Istio would mix with these.",
         "Use another host, or ask the owner of the binding to set `shared` on it. If the older request goes, this one \
          takes over by itself.";
     PathConflict:

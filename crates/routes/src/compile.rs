@@ -14,6 +14,7 @@ use crate::guard::Provider;
 use crate::host::{self, GatewayContext, Host};
 use crate::input::{ChainFacts, Input, ObjectKey};
 use crate::output::{Finding, Marker, Output};
+use crate::overlap;
 use crate::prepare::{self, Prepared};
 use crate::servers;
 use crate::table::Claimant;
@@ -58,6 +59,7 @@ impl Compiler {
         let resolver = AuthResolver { providers: &providers, grants: &grants };
         let mut requests = prepare::prepare(input, &bindings, &resolver);
         limit_providers(&mut requests, &providers, input);
+        overlap::refuse(&mut requests, input);
         let identity = identity_headers(&requests, input);
         let no_chain = ChainFacts::default();
         let mut output = Output::default();

@@ -133,6 +133,9 @@ pub struct ForeignRoutes {
 /// The guard chain of a gateway, as the gateway's pods hold it.
 #[derive(Clone, Debug, Default)]
 pub struct ChainFacts {
+    /// What the gateway's pods are called: gateways of one name share pods, on whose ports Istio mixes their routes. `None`
+    /// where that is not known (see [`crate::guard::pod_sets`]).
+    pub pods: Option<String>,
     /// What the chain is called; gateways of one chain share its providers. Or why there can be none.
     pub chain: Option<Result<String, Finding>>,
     /// The providers whose check every ready pod holds.

@@ -33,6 +33,7 @@ mod hosts;
 mod input;
 mod neighbours;
 mod output;
+mod overlap;
 mod prepare;
 mod servers;
 mod table;

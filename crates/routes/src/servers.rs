@@ -1,5 +1,7 @@
 //! Which hosts the servers of an Istio Gateway accept from the integrator's namespace, and under which URL.
 
+use std::collections::BTreeSet;
+
 use mesh_api::Reason;
 use mesh_api::istio::GatewayServer;
 use mesh_api::syntax::pattern_covers;
@@ -152,6 +154,18 @@ pub(crate) fn listeners(
     listeners.sort_by_key(|listener| (listener.tls, listener.port));
     listeners.dedup();
     listeners
+}
+
+/// The ports at which the gateway reads HTTP requests for the host, also where it only redirects them.
+pub(crate) fn ports(host: &str, key: &ObjectKey, facts: &GatewayFacts, settings: &Settings) -> BTreeSet<u32> {
+    let serves = |server: &&GatewayServer| {
+        let mut entries = server.hosts.iter().map(|entry| split(entry));
+        mode_is_http(server)
+            && entries.any(|(namespace, pattern)| {
+                pattern_covers(pattern, host) && lets_in(namespace, key, settings)
+            })
+    };
+    facts.servers.iter().filter(serves).map(|server| server.port.number).collect()
 }
 
 /// Whether a client without a certificate is let in.

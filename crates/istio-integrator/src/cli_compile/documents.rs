@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use mesh_api::gateway_api::ReferenceGrant;
 use mesh_api::istio::{EnvoyFilter, Gateway, ServiceEntry};
 use mesh_api::{AuthProvider, GatewayBinding, IngressRequest};
-use routes::guard::{Chain, GuardedGateway, TokenKey, groups};
+use routes::guard::{Chain, GuardedGateway, TokenKey, groups, pod_sets};
 use routes::{
     ChainFacts, Compiler, ForeignRoutes, GatewayFacts, Grants, Input, ObjectKey, Output, ServiceFacts,
     Settings,
@@ -100,14 +100,17 @@ impl Documents {
         root_namespace: &str,
     ) -> (Output, Vec<EnvoyFilter>) {
         let mut compiler = Compiler::default();
-        let wanted = compiler.compile(&self.input(settings)).chains;
-        let gateways = wanted.keys().map(|key| {
-            let selector = self.selectors.get(key).cloned().unwrap_or_default();
-            (key.clone(), GuardedGateway { selector, pods: BTreeSet::new() })
+        let gateways = self.selectors.iter().map(|(key, selector)| {
+            (key.clone(), GuardedGateway { selector: selector.clone(), pods: BTreeSet::new() })
         });
+        let gateways = gateways.collect();
+        for (gateway, pods) in pod_sets(&gateways) {
+            self.chains.entry(gateway).or_default().pods = Some(pods);
+        }
+        let wanted = compiler.compile(&self.input(settings)).chains;
         let mut chains: BTreeMap<BTreeMap<String, String>, Chain> = BTreeMap::new();
-        for (gateway, group) in groups(&gateways.collect()) {
-            let providers = wanted.get(&gateway).cloned().unwrap_or_default();
+        for (gateway, group) in groups(&gateways) {
+            let Some(providers) = wanted.get(&gateway).cloned() else { continue };
             let facts = self.chains.entry(gateway).or_default();
             match group {
                 Ok(selector) => {

@@ -7,7 +7,7 @@ use mesh_api::istio::GatewaySpec;
 use operator_kit::{apply::Ownership, cache::Key};
 use routes::{
     ChainFacts, GatewayFacts, ObjectKey,
-    guard::{Chain, GuardedGateway, groups},
+    guard::{Chain, GuardedGateway, groups, pod_sets},
 };
 
 use super::{
@@ -39,7 +39,9 @@ pub(super) fn chains(world: &World) -> BTreeMap<ObjectKey, ChainFacts> {
         let pods = pods.map(|pod| ObjectKey::new(&pod.namespace, &pod.name)).collect();
         (key.clone(), GuardedGateway { selector: spec.selector.clone(), pods })
     });
-    let facts = groups(&guarded.collect()).into_iter().map(|(gateway, group)| {
+    let guarded = guarded.collect();
+    let mut sets = pod_sets(&guarded);
+    let facts = groups(&guarded).into_iter().map(|(gateway, group)| {
         let facts = match group {
             Err(finding) => ChainFacts { chain: Some(Err(finding)), ..ChainFacts::default() },
             Ok(selector) => {
@@ -56,7 +58,8 @@ pub(super) fn chains(world: &World) -> BTreeMap<ObjectKey, ChainFacts> {
                 }
             }
         };
-        (gateway, facts)
+        let pods = sets.remove(&gateway);
+        (gateway, ChainFacts { pods, ..facts })
     });
     facts.collect()
 }

@@ -43,6 +43,18 @@ pub fn groups(
         .collect()
 }
 
+/// What the pods of each Gateway are called: two Gateways have one name where they share pods, or may come to.
+pub fn pod_sets(gateways: &BTreeMap<ObjectKey, GuardedGateway>) -> BTreeMap<ObjectKey, String> {
+    // An empty selector means every proxy, and so has pods in common with every other.
+    let everywhere = gateways.values().any(|gateway| gateway.selector.is_empty());
+    let name = |group: Result<BTreeMap<String, String>, Finding>| match group {
+        _ if everywhere => "everywhere".to_owned(),
+        Ok(selector) => super::Chain::name(&selector),
+        Err(_) => "overlapping".to_owned(),
+    };
+    groups(gateways).into_iter().map(|(key, group)| (key, name(group))).collect()
+}
+
 type Pods<'g> = BTreeMap<&'g BTreeMap<String, String>, (BTreeSet<&'g ObjectKey>, &'g ObjectKey)>;
 
 /// Goes from a selector to one whose chain covers it, as long as there is one; an error names a Gateway that overlaps.
@@ -148,6 +160,21 @@ mod tests {
             ),
         ] {
             assert_eq!(grouped(&list), expected, "{list:?}");
+        }
+        let sets = |list: &[GuardedGateway]| {
+            let keyed = list.iter().enumerate();
+            let keyed = keyed.map(|(n, gateway)| (ObjectKey::new("ns", format!("g{n}")), gateway.clone()));
+            pod_sets(&keyed.collect()).into_values().collect::<Vec<_>>()
+        };
+        let apart = sets(&[gateway(a, &["p"]), gateway(b, &["q"])]);
+        assert_ne!(apart[0], apart[1]);
+        for together in [
+            [gateway(a, &["p"]), gateway(ab, &[])],
+            [gateway(a, &["p", "q"]), gateway(b, &["q", "r"])],
+            [gateway(&[], &[]), gateway(b, &[])],
+        ] {
+            let together = sets(&together);
+            assert_eq!(together[0], together[1]);
         }
         let list = [gateway(a, &["p", "q"]), gateway(b, &["q", "r"])];
         let keyed = list

@@ -23,6 +23,6 @@ mod token;
 
 pub use chain::{Chain, MAX_CHAIN_BYTES};
 pub use check::validate_chain;
-pub use groups::{GuardedGateway, groups};
+pub use groups::{GuardedGateway, groups, pod_sets};
 pub use provider::{Provider, ProviderId};
 pub use token::TokenKey;

@@ -8,6 +8,7 @@ mod gateways;
 mod hosts;
 mod neighbours;
 mod objects;
+mod overlap;
 mod ownership;
 mod paths;
 mod size;
