@@ -155,6 +155,11 @@ spec:
 /// Everything but the request; `web` is behind the login and `open` is not.
 pub(crate) async fn prepared(t: &Ctx) -> Result<World> {
     t.integrator().await?;
+    prepared_on(t).await
+}
+
+/// The same on a cluster that has Istio and the integrator's CRDs.
+pub(crate) async fn prepared_on(t: &Ctx) -> Result<World> {
     let ns = t.namespace.clone();
     t.apply(&gateway(&ns)).await?;
     t.apply(&auth_service(0, "")).await?;

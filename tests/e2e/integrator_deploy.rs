@@ -276,6 +276,18 @@ async fn install(site: &Site) -> Result<()> {
         ensure!(answer.contains(body), "{host}{path} answers {answer}");
     }
     site.answers("shop.example.com", "/account", 401).await?;
+    site.kubectl(&["apply", "-f", &repo("docs/examples/conflict.yaml")]).await?;
+    for (request, reason) in [("other-shop", "HostConflict"), ("other-catalog", "PathConflict")] {
+        eventually(&format!("{request} to be told {reason}"), 60, || async {
+            let path = "jsonpath={.status.conditions[?(@.type==\"Accepted\")].reason}";
+            let name = format!("ingressrequest/{request}");
+            let found = site.kubectl(&["-n", "team-b", "get", &name, "-o", path]).await?;
+            ensure!(found == reason, "{found}");
+            Ok(())
+        })
+        .await?;
+    }
+    site.kubectl(&["delete", "-f", &repo("docs/examples/conflict.yaml")]).await?;
     let address = site.gateway().await?;
     let request = http::Request::get("/account").header("host", "shop.example.com");
     let request = request.header("authorization", "Bearer let-me-in").header("x-user", "forged");

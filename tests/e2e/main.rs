@@ -6,6 +6,7 @@ mod auth;
 mod auth_answers;
 mod auth_bypass;
 mod auth_chain;
+mod auth_crash;
 mod auth_disguises;
 mod auth_foreign;
 mod auth_mesh;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         auth_bypass::tests(),
         auth_disguises::tests(),
         auth_chain::tests(),
+        auth_crash::tests(),
         auth_mesh::tests(),
         auth_foreign::tests(),
         auth_answers::tests(),

@@ -34,6 +34,8 @@ fn bin_dir() -> Result<PathBuf> {
             "process-node",
             "--package",
             "testbed",
+            "--package",
+            "istio-integrator",
             "--bins",
             "--profile",
         ])

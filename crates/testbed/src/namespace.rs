@@ -61,7 +61,7 @@ pub fn dispatch() -> Option<ExitCode> {
 /// A command that runs this very program in a role.
 pub(crate) fn role(name: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("the path of the running program")?);
-    command.arg(ROLE_MARK).arg(name);
+    command.arg(ROLE_MARK).arg(name).env(crate::paths::RUNS_DIR_VAR, crate::paths::runs_dir());
     Ok(command)
 }
 

@@ -24,8 +24,14 @@ pub fn repo_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/")).to_path_buf()
 }
 
+/// Tells a program inside a cluster's namespaces which folder its user's clusters are in: there every user is number 0.
+pub(crate) const RUNS_DIR_VAR: &str = "TESTBED_RUNS_DIR";
+
 /// The folder that holds the run directories of this user's clusters. Kept short, since Unix socket paths are
 /// limited to 107 bytes.
 pub fn runs_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os(RUNS_DIR_VAR) {
+        return PathBuf::from(dir);
+    }
     std::env::temp_dir().join(format!("istio-operators-{}", nix::unistd::getuid()))
 }

@@ -27,10 +27,14 @@ pub(crate) fn create() -> Result<PathBuf> {
 /// Locks a run directory for the life of its cluster.
 pub(crate) fn hold(dir: &Path) -> Result<Held> {
     let path = dir.join("lock");
-    let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+    // It gets its name when it is locked: a sweep that found it before would take the cluster for gone.
+    let unnamed = dir.join("lock.new");
+    let file = File::create(&unnamed).with_context(|| format!("create {}", unnamed.display()))?;
+    let held = Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, errno)| errno)
-        .with_context(|| format!("lock {}: another cluster uses it", path.display()))
+        .with_context(|| format!("lock {}: another cluster uses it", unnamed.display()))?;
+    std::fs::rename(&unnamed, &path).with_context(|| format!("rename {}", unnamed.display()))?;
+    Ok(held)
 }
 
 /// Removes a run directory; what cannot be removed now is left for the next sweep.
@@ -61,4 +65,37 @@ fn sweep(parent: &Path) {
 fn hold_existing(lock: &Path) -> bool {
     let Ok(file) = File::open(lock) else { return false };
     Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn a_sweep_never_takes_what_is_just_being_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    sweep(parent.path());
+                }
+            });
+            let mut held = Vec::new();
+            for n in 0..500 {
+                let dir = parent.path().join(n.to_string());
+                std::fs::create_dir(&dir).unwrap();
+                let lock = hold(&dir);
+                let there = dir.join("lock").exists();
+                held.push((dir, lock.map_err(|error| format!("{error:#}")), there));
+            }
+            ended.store(true, Ordering::Relaxed);
+            for (dir, lock, there) in &held {
+                assert!(lock.is_ok() && *there, "{}: {lock:?}", dir.display());
+            }
+        });
+        sweep(parent.path());
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0, "what nobody holds goes");
+    }
 }

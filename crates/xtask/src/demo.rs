@@ -35,8 +35,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let begun = Instant::now();
     super::doctor::check(true)?;
     testbed::tools::ensure()?;
-    let images = super::doctor::target_dir()?.join("images");
-    super::image::build(&["istio-integrator".to_owned()], &images)?;
+    let images = if let Some(filled) = std::env::var_os("TESTBED_IMAGE_DIR") {
+        PathBuf::from(filled)
+    } else {
+        let images = super::doctor::target_dir()?.join("images");
+        super::image::build(&["istio-integrator".to_owned()], &images)?;
+        images
+    };
     title("A cluster: etcd, kube-apiserver, controller-manager, scheduler, a node");
     let mut cluster = Cluster::start(&Options::default())?;
     let status = cluster

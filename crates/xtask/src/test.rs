@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything a test run needs, then the tests, in named parts.
 
+mod ordinary;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -68,18 +70,31 @@ const PARTS: &[Part] = &[
     },
 ];
 
+/// The part that is no module of tests/e2e.
+const DEMO: Part = Part {
+    name: "demo",
+    filter: "",
+    covers: "`cargo xtask demo`, each step of which tells whether it holds",
+};
+
 const THOROUGH: &[Part] = &[
+    Part {
+        name: "crashes",
+        filter: "auth_crash",
+        covers: "istio-integrator killed after each of its writes, where CI takes every tenth",
+    },
     Part { name: "repeat", filter: "", covers: "all tests on clusters, ten times in a row" },
     Part {
         name: "ordinary-user",
         filter: "",
-        covers: "all tests on clusters as a user without rights (needs root to become one)",
+        covers: "all tests on clusters and the demo as a user without rights (needs root to become one)",
     },
 ];
 
 fn find<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part> {
     parts.iter().find(|p| p.name == name).with_context(|| {
-        let names: Vec<&str> = parts.iter().map(|p| p.name).collect();
+        let demo = (!std::ptr::eq(parts, THOROUGH)).then_some(&DEMO);
+        let names: Vec<&str> = parts.iter().chain(demo).map(|p| p.name).collect();
         format!("no part {name:?}; there are: {}", names.join(", "))
     })
 }
@@ -90,6 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let part = match (&args.part, args.thorough) {
+        (Some(name), false) if name == DEMO.name => Some(&DEMO),
         (Some(name), false) => Some(find(PARTS, name)?),
         (Some(name), true) => Some(find(THOROUGH, name)?),
         (None, _) => None,
@@ -104,14 +120,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     match part {
         Some(part) if part.name == UNIT => {}
+        Some(part) if part.name == DEMO.name => prepared.demo()?,
         Some(part) => prepared.e2e(&[&[part.filter.to_owned()], args.rest.as_slice()].concat())?,
-        None => prepared.e2e(&args.rest)?,
+        None => {
+            prepared.e2e(&args.rest)?;
+            // A filter names tests, and the demo is none.
+            if args.rest.is_empty() {
+                prepared.demo()?;
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn list() {
-    for part in PARTS {
+    for part in PARTS.iter().chain([&DEMO]) {
         println!("{:<14} {}", part.name, part.covers);
     }
     println!("with --thorough:");
@@ -144,7 +167,19 @@ fn prepare(cluster: bool) -> Result<Prepared> {
     let prepared = Prepared { bins: target.join(profile), images: target.join("images") };
     if cluster {
         testbed::tools::ensure()?;
-        prepared.cargo(&["build", "--package", "process-node", "--package", "testbed", "--bins"], &[])?;
+        prepared.cargo(
+            &[
+                "build",
+                "--package",
+                "process-node",
+                "--package",
+                "testbed",
+                "--package",
+                "istio-integrator",
+                "--bins",
+            ],
+            &[],
+        )?;
         crate::image::build(&[], &prepared.images)?;
     }
     Ok(prepared)
@@ -174,6 +209,15 @@ impl Prepared {
 
     fn e2e(&self, rest: &[String]) -> Result<()> {
         self.cargo(&["test", "--package", "e2e"], rest)
+    }
+
+    fn every_write(&self, filter: &str) -> Result<()> {
+        ordinary::run(self.command(Command::new(self.e2e_program()?)).arg(filter).env("E2E_EVERY_WRITE", "1"))
+    }
+
+    fn demo(&self) -> Result<()> {
+        let mut command = self.command(Command::new(std::env::current_exe()?));
+        ordinary::run(command.arg("demo")).context("the demo")
     }
 
     /// The path of the compiled cluster tests.
@@ -208,6 +252,7 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
         let started = Instant::now();
         println!("{}: {}", candidate.name, candidate.covers);
         let result = match candidate.name {
+            "crashes" => prepared.every_write(candidate.filter),
             "repeat" => repeat(prepared),
             "ordinary-user" => ordinary_user(prepared),
             other => bail!("part {other} has no body"),
@@ -239,52 +284,14 @@ fn repeat(prepared: &Prepared) -> Result<()> {
     Ok(())
 }
 
-/// Runs the compiled tests as `nobody`, with copies of the tools that this user may read.
+/// Runs the compiled tests as `nobody`, and then the demo.
 fn ordinary_user(prepared: &Prepared) -> Result<()> {
-    use std::os::unix::process::CommandExt;
-    const NOBODY: u32 = 65534;
-    if !nix::unistd::geteuid().is_root() {
+    if !ordinary::is_root() {
         // Then every other part has shown it already.
-        return prepared.e2e(&[]);
+        prepared.e2e(&[])?;
+        return prepared.demo();
     }
-    let program = prepared.e2e_program()?;
-    let home = tempfile::tempdir()?;
-    let cache = home.path().join("cache");
-    let copies = [
-        (testbed::paths::cache_dir()?.join("tools"), cache.join("istio-operators/tools")),
-        (prepared.images.clone(), home.path().join("images")),
-    ];
-    for (from, to) in &copies {
-        std::fs::create_dir_all(to.parent().context("a parent folder")?)?;
-        let status = Command::new("cp").arg("-r").arg(from).arg(to).status()?;
-        if !status.success() {
-            bail!("copy {} to {}", from.display(), to.display());
-        }
-    }
-    let bins = home.path().join("bin");
-    std::fs::create_dir_all(&bins)?;
-    for name in ["process-node", "test-server"] {
-        std::fs::copy(prepared.bins.join(name), bins.join(name))?;
-    }
-    let copy = bins.join("e2e");
-    std::fs::copy(&program, &copy)?;
-    let status =
-        Command::new("chown").arg("-R").arg(format!("{NOBODY}:{NOBODY}")).arg(home.path()).status()?;
-    if !status.success() {
-        bail!("chown {}", home.path().display());
-    }
-    let status = Command::new(&copy)
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .env("HOME", home.path())
-        .env("XDG_CACHE_HOME", &cache)
-        .env("TESTBED_BIN_DIR", &bins)
-        .env("TESTBED_IMAGE_DIR", home.path().join("images"))
-        .current_dir(home.path())
-        .status()
-        .context("start the tests as nobody")?;
-    if !status.success() {
-        bail!("the tests failed as nobody ({status})");
-    }
-    Ok(())
+    let home = ordinary::Home::new(&prepared.bins, &prepared.images)?;
+    ordinary::run(&mut home.command(&prepared.e2e_program()?)?).context("the tests as nobody")?;
+    ordinary::run(home.command(&std::env::current_exe()?)?.arg("demo")).context("the demo as nobody")
 }
