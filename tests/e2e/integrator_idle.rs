@@ -17,7 +17,9 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 const OWN: &str = "istio-integrator";
-const REQUESTS: usize = 12;
+const REQUESTS: usize = 200;
+/// How many objects that are no business of ours change.
+const UNRELATED: usize = 100;
 
 fn objects() -> String {
     let mut text = String::from(
@@ -45,11 +47,17 @@ metadata: {name: web, namespace: default}
 spec:
   selector: {app: web}
   ports: [{port: 80}]
+---
+apiVersion: integrator.istio-operators.io/v1alpha1
+kind: AuthProvider
+metadata: {name: web, namespace: default}
+spec: {type: ExtAuthz, extAuthz: {service: web, port: 80}}
 ",
     );
     for n in 0..REQUESTS {
         // The last one is refused: a condition must not be written again and again either.
         let service = if n + 1 == REQUESTS { "missing" } else { "web" };
+        let auth = if n % 10 == 5 { "{type: Provider, providerRef: {name: web}}" } else { "{type: None}" };
         let _ = write!(
             text,
             "---
@@ -57,6 +65,7 @@ apiVersion: integrator.istio-operators.io/v1alpha1
 kind: IngressRequest
 metadata: {{name: r{n}, namespace: default}}
 spec:
+  auth: {auth}
   routes: [{{backends: [{{service: {service}, port: 80}}]}}]
 "
         );
@@ -78,11 +87,11 @@ async fn settled(own: &Session) -> Result<()> {
     let rollout = ["-n", OWN, "rollout", "status", "deployment/istio-integrator", "--timeout=60s"];
     kubectl(own, &rollout, None).await?;
     kubectl(own, &["apply", "-f", "-"], Some(objects())).await?;
-    eventually("every request has its verdict", 60, || async {
+    eventually("every request has its verdict", 120, || async {
         let path = "jsonpath={.items[*].status.conditions[?(@.type==\"Ready\")].reason}";
         let reasons = kubectl(own, &["get", "ingressrequests", "-o", path], None).await?;
         let ready = reasons.split_whitespace().filter(|r| *r == "Ready").count();
-        ensure!(ready == REQUESTS - 1 && reasons.contains("ServiceNotFound"), "the reasons are {reasons}");
+        ensure!(ready == REQUESTS - 1 && reasons.contains("ServiceNotFound"), "{ready} are ready: {reasons}");
         Ok(())
     })
     .await?;
@@ -130,9 +139,36 @@ async fn idle_for_a_minute_writes_nothing(t: Ctx) -> Result<()> {
                 "{kind}: only {count} reconciliations of {objects} objects in a minute"
             );
         }
-        Ok(())
+        unrelated(&own, &log, &client).await
     })
     .await
+}
+
+/// Services, Secrets and pods come, change and go, and none of them is written for.
+async fn unrelated(own: &Session, log: &AuditLog, client: &kube::Client) -> Result<()> {
+    let mark = log.mark(client).await?;
+    kubectl(own, &["create", "namespace", "unrelated"], None).await?;
+    let mut objects = String::new();
+    for n in 0..UNRELATED {
+        let object = match n % 3 {
+            0 => format!("kind: Service\nmetadata: {{name: s{n}}}\nspec: {{ports: [{{port: 80}}]}}"),
+            1 => format!("kind: Secret\nmetadata: {{name: s{n}}}\nstringData: {{key: value}}"),
+            // Nothing has its image, so that its status changes again and again.
+            _ => format!(
+                "kind: Pod\nmetadata: {{name: p{n}}}\nspec: {{containers: [{{name: a, image: none}}]}}"
+            ),
+        };
+        let _ = writeln!(objects, "---\napiVersion: v1\n{object}");
+    }
+    let all = ["-n", "unrelated"];
+    kubectl(own, &[&all[..], &["apply", "-f", "-"]].concat(), Some(objects)).await?;
+    let kinds = "services,secrets,pods";
+    kubectl(own, &[&all[..], &["label", kinds, "--all", "colour=blue"]].concat(), None).await?;
+    kubectl(own, &[&all[..], &["delete", kinds, "--all", "--wait=false"]].concat(), None).await?;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let writes = log.writes_since(client, mark, &writes_of_ours()).await?;
+    ensure!(writes.is_empty(), "for objects that are no business of its own it wrote: {writes:#?}");
+    Ok(())
 }
 
 async fn killed_and_restarted_writes_nothing(t: Ctx) -> Result<()> {
