@@ -9,7 +9,7 @@ use mesh_api::{AuthProvider, IngressRequest, Reason};
 use crate::age::Age;
 use crate::bindings::Binding;
 use crate::grants::{GrantIndex, Target};
-use crate::guard::Provider;
+use crate::guard::{Provider, ProviderId};
 use crate::input::{Input, ObjectKey};
 use crate::output::Finding;
 
@@ -18,6 +18,27 @@ pub const MAX_PROVIDERS_PER_NAMESPACE: usize = 5;
 /// The most providers of one guard chain, by default.
 pub const MAX_PROVIDERS_PER_GATEWAY: usize = 100;
 
+/// A provider with its id, which takes a while to work out and is asked for again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Identified {
+    pub(crate) id: ProviderId,
+    pub(crate) provider: Provider,
+}
+
+impl Identified {
+    pub(crate) fn new(provider: Provider) -> Self {
+        Self { id: provider.id(), provider }
+    }
+}
+
+impl std::ops::Deref for Identified {
+    type Target = Provider;
+
+    fn deref(&self) -> &Provider {
+        &self.provider
+    }
+}
+
 /// The login that a route asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum RouteAuth {
@@ -25,9 +46,9 @@ pub(crate) enum RouteAuth {
     Open,
     /// One that cannot be had: the route answers 503. The provider is there where it is known which one was meant: its
     /// identity headers stay its own, since the backend believes them whoever cannot be asked for the moment.
-    Closed(Finding, Option<Arc<Provider>>),
+    Closed(Finding, Option<Arc<Identified>>),
     /// That of a provider.
-    Protected(Arc<Provider>),
+    Protected(Arc<Identified>),
 }
 
 impl RouteAuth {
@@ -37,7 +58,7 @@ impl RouteAuth {
     }
 
     /// The provider that it asks for, whether or not that can be asked.
-    pub(crate) fn provider(&self) -> Option<&Arc<Provider>> {
+    pub(crate) fn provider(&self) -> Option<&Arc<Identified>> {
         match self {
             Self::Protected(provider) | Self::Closed(_, Some(provider)) => Some(provider),
             Self::Open | Self::Closed(_, None) => None,
@@ -61,13 +82,13 @@ pub(crate) struct ReadProvider<'a> {
     pub(crate) object: &'a AuthProvider,
     pub(crate) key: ObjectKey,
     /// What it says, or why it cannot be acted on.
-    pub(crate) accepted: Result<Arc<Provider>, Finding>,
+    pub(crate) accepted: Result<Arc<Identified>, Finding>,
     /// Whether its Service is there and nobody else's; only looked at if it is accepted.
     pub(crate) resolved: Result<(), Finding>,
 }
 
 impl ReadProvider<'_> {
-    fn usable(&self) -> Result<&Arc<Provider>, &Finding> {
+    fn usable(&self) -> Result<&Arc<Identified>, &Finding> {
         let provider = self.accepted.as_ref()?;
         self.resolved.as_ref()?;
         Ok(provider)
@@ -131,9 +152,9 @@ impl<'a> Providers<'a> {
     }
 }
 
-fn resolve(object: &AuthProvider, key: &ObjectKey, input: &Input<'_>) -> Result<Arc<Provider>, Finding> {
+fn resolve(object: &AuthProvider, key: &ObjectKey, input: &Input<'_>) -> Result<Arc<Identified>, Finding> {
     match Provider::resolve(object, &input.settings.cluster_domain) {
-        Ok(provider) => Ok(Arc::new(provider)),
+        Ok(provider) => Ok(Arc::new(Identified::new(provider))),
         Err(problems) => {
             let message = format!("AuthProvider {key}: {}", problems.join("; "));
             Err(Finding::bad(Reason::InvalidSpec, message))
@@ -233,7 +254,7 @@ impl AuthResolver<'_, '_> {
     }
 
     /// The default provider of a binding, if there is one that can be asked.
-    pub(crate) fn default_provider(&self, binding: &Binding<'_>) -> Option<Arc<Provider>> {
+    pub(crate) fn default_provider(&self, binding: &Binding<'_>) -> Option<Arc<Identified>> {
         let reference = binding.object.spec.auth.default_provider_ref.as_ref()?;
         let provider = self.providers.list.get(&ObjectKey::new(&reference.namespace, &reference.name))?;
         provider.accepted.as_ref().ok().cloned()

@@ -62,13 +62,14 @@ impl Compiler {
         overlap::refuse(&mut requests, input);
         let identity = identity_headers(&requests, input);
         let no_chain = ChainFacts::default();
+        let key_mark = input.token_key.marker_path(&ObjectKey::new("", ""), "");
         let mut output = Output::default();
         let mut hosts = Hosts::default();
         let mut kept = BTreeMap::new();
         self.made = 0;
         for ((gateway, host), claimants) in by_gateway_and_host(&requests) {
             let chain = input.chains.get(gateway).unwrap_or(&no_chain);
-            let context = GatewayContext { input, gateway, chain, identity: &identity };
+            let context = GatewayContext { input, gateway, chain, identity: &identity, key_mark: &key_mark };
             let key = (gateway.clone(), host.to_owned());
             let fingerprint = fingerprint::of_host(host, &claimants, &context);
             let compiled = match self.hosts.remove(&key) {
@@ -118,7 +119,7 @@ fn demand_checks(output: &mut Output, gateway: &ObjectKey, host: &Host, claimant
         wanted.entry(demand.id.clone()).or_insert_with(|| demand.provider.clone());
         let route = claimants.get(*place).and_then(|claimant| claimant.prepared.routes.get(*position));
         if let Some(RouteAuth::Protected(provider)) = route.map(|route| &route.auth) {
-            wanted.entry(provider.id()).or_insert_with(|| provider.as_ref().clone());
+            wanted.entry(provider.id.clone()).or_insert_with(|| provider.provider.clone());
         }
     }
 }
@@ -160,7 +161,7 @@ fn limit_providers(requests: &mut [Prepared<'_>], providers: &Providers<'_>, inp
     }
 }
 
-fn too_many(provider: &Arc<Provider>, limit: usize) -> Finding {
+fn too_many(provider: &Provider, limit: usize) -> Finding {
     let message = format!(
         "the gateway has {limit} older AuthProviders in use, and {} is one too many: share providers, or have \
          --max-providers-per-gateway raised",

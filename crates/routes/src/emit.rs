@@ -1,7 +1,6 @@
 //! From decided routes to Istio objects.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use mesh_api::istio::{VirtualService, VirtualServiceSpec};
@@ -74,10 +73,6 @@ pub(crate) fn hash(parts: &[&str]) -> String {
 
 /// The bytes as lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+    let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

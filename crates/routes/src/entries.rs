@@ -1,6 +1,7 @@
 //! The entries of a `VirtualService` that one route of a table becomes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mesh_api::header::dash_spellings;
 use mesh_api::integrator::{Method, PathMatch, PathMatchType};
@@ -10,8 +11,9 @@ use mesh_api::istio::{
 };
 use mesh_api::names;
 
+use crate::auth::Identified;
 use crate::emit::hash;
-use crate::guard::{Provider, ProviderId, TokenKey};
+use crate::guard::{ProviderId, TokenKey};
 use crate::table::Row;
 
 /// What a route answers whose Service does not exist or whose login cannot be had, so that it never falls through to a
@@ -23,13 +25,9 @@ const OWN_PAGE: u16 = 403;
 /// What a path is answered with that an open route and its backend may read differently.
 const AMBIGUOUS_PATH: u16 = 400;
 
-/// The provider whose check a protected route demands.
-#[derive(Clone, Debug)]
-pub(crate) struct Demand {
-    pub(crate) id: ProviderId,
-    /// As it is in the chain: while a change of it is not in force yet, its older form.
-    pub(crate) provider: Provider,
-}
+/// The provider whose check a protected route demands, as it is in the chain: while a change of it is not in force yet, its
+/// older form.
+pub(crate) type Demand = Arc<Identified>;
 
 /// What a row matches and must refuse nevertheless.
 #[derive(Clone, Debug)]

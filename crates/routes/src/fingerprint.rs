@@ -43,8 +43,8 @@ pub(crate) fn of_host(
     context: &GatewayContext<'_, '_>,
 ) -> Fingerprint {
     let mut writer = Writer(Sha256::new());
-    // Of the key of tokens, which nothing else here depends on and every token does.
-    writer.text(&context.input.token_key.marker_path(context.gateway, host));
+    writer.text(host);
+    writer.text(context.key_mark);
     writer.text(&context.input.settings.namespace);
     if let Some(facts) = context.input.gateways.get(context.gateway) {
         writer.list(facts.workload_namespaces.iter().map(String::as_str));
@@ -94,8 +94,9 @@ fn of_route(route: &PreparedRoute, context: &GatewayContext<'_, '_>, writer: &mu
         RouteAuth::Closed(..) => writer.number(1),
         RouteAuth::Protected(provider) => {
             writer.number(2);
-            writer.text(provider.id().as_str());
-            writer.text(crate::host::demand(provider, context.chain).id.as_str());
+            writer.text(provider.id.as_str());
+            let older = crate::host::enforced_before(provider, context.chain).map(|(id, _)| id.as_str());
+            writer.option(older);
         }
     }
     writer.option(route.rewrite.as_deref());

@@ -1,6 +1,6 @@
 //! The `VirtualService` of one host on one gateway.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use mesh_api::Reason;
@@ -9,7 +9,7 @@ use mesh_api::istio::{HttpBody, HttpDirectResponse, HttpMatch, HttpRoute, String
 use mesh_api::names;
 use sha2::{Digest as _, Sha256};
 
-use crate::auth::{IdentityHeaders, RouteAuth};
+use crate::auth::{Identified, IdentityHeaders, RouteAuth};
 use crate::emit::{self, hash, hexadecimal};
 use crate::entries::{self, Context, Demand, Refused, answer};
 use crate::guard::{Provider, ProviderId};
@@ -40,6 +40,8 @@ pub(crate) struct GatewayContext<'g, 'a> {
     pub(crate) gateway: &'g ObjectKey,
     pub(crate) chain: &'g ChainFacts,
     pub(crate) identity: &'g IdentityHeaders,
+    /// What tells one key of tokens from another.
+    pub(crate) key_mark: &'g str,
 }
 
 /// Compiles a host. Where not all claimants fit into one object, the youngest are left out.
@@ -168,18 +170,19 @@ impl GatewayContext<'_, '_> {
 }
 
 /// Which form of the provider routes use on a gateway with this chain.
-pub(crate) fn demand(provider: &Provider, chain: &ChainFacts) -> Demand {
-    let (id, provider) = enforced_before(provider, chain)
-        .map_or_else(|| (provider.id(), provider), |(id, older)| (id.clone(), older));
-    Demand { id, provider: provider.clone() }
+pub(crate) fn demand(provider: &Arc<Identified>, chain: &ChainFacts) -> Demand {
+    enforced_before(provider, chain).map_or_else(
+        || Arc::clone(provider),
+        |(id, older)| Arc::new(Identified { id: id.clone(), provider: older.clone() }),
+    )
 }
 
 /// The older form of the provider that is in force on every pod while the provider as it is now is not.
 pub(crate) fn enforced_before<'c>(
-    provider: &Provider,
+    provider: &Identified,
     chain: &'c ChainFacts,
 ) -> Option<(&'c ProviderId, &'c Provider)> {
-    if chain.ready.contains(&provider.id()) {
+    if chain.ready.contains(&provider.id) {
         return None;
     }
     chain.known.iter().find(|(known, older)| {
@@ -190,10 +193,14 @@ pub(crate) fn enforced_before<'c>(
 /// Drops what an earlier route matches word for word, and routes of which nothing is left: rows may meet in a path, such as
 /// an exact path and a prefix with the same method.
 fn drop_dead_matches(http: &mut Vec<HttpRoute>) {
-    let mut seen = BTreeSet::new();
-    for route in &mut *http {
-        // Writing a plain struct of strings as JSON cannot fail. It writes its fields in one order.
-        route.matches.retain(|entry| serde_json::to_string(entry).map_or(true, |text| seen.insert(text)));
+    let mut seen = HashSet::new();
+    let entries = http.iter().flat_map(|route| &route.matches);
+    let alive: Vec<bool> = entries.map(|entry| seen.insert(entry)).collect();
+    if alive.contains(&false) {
+        let mut alive = alive.into_iter();
+        for route in &mut *http {
+            route.matches.retain(|_| alive.next().unwrap_or(true));
+        }
     }
     http.retain(|route| !route.matches.is_empty());
 }

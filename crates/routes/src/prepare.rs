@@ -10,12 +10,11 @@ use mesh_api::syntax::{is_host, path_problem};
 use mesh_api::{IngressRequest, Reason};
 
 use crate::age::Age;
-use crate::auth::{AuthResolver, RouteAuth};
+use crate::auth::{AuthResolver, Identified, RouteAuth};
 use crate::backend::Backends;
 use crate::bindings::Binding;
 use crate::choose::{Choice, Origin, choose};
 use crate::grants::GrantIndex;
-use crate::guard::Provider;
 use crate::input::{Input, ObjectKey};
 use crate::output::Finding;
 use crate::{backend, servers};
@@ -34,7 +33,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) claims: Vec<Claim>,
     pub(crate) routes: Vec<PreparedRoute>,
     /// The default provider of its binding, if it can be asked: whose identity headers backends may believe.
-    pub(crate) default_provider: Option<Arc<Provider>>,
+    pub(crate) default_provider: Option<Arc<Identified>>,
 }
 
 /// A host that a request asks for.

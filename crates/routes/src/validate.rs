@@ -4,7 +4,9 @@
 //! `VirtualService` can empty the whole configuration of a gateway. The compiler is not supposed to make any of the
 //! faults that are looked for here.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashSet};
+use std::io;
 
 use mesh_api::istio::{HttpMatch, HttpRoute, StringMatch, VirtualService};
 use mesh_api::names;
@@ -62,18 +64,33 @@ pub fn validate(object: &VirtualService, token_key: &TokenKey) -> Vec<Problem> {
     if object.spec.http.is_empty() {
         problems.push(problem("spec.http", "it has no route"));
     }
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     for (position, route) in object.spec.http.iter().enumerate() {
         let rest = object.spec.http.get(position + 1..).unwrap_or_default();
         let mut check = Check { field: format!("spec.http[{position}]"), problems: &mut problems };
         check.route(route, rest, token_key, &mut seen);
     }
-    match serde_json::to_vec(object) {
-        Ok(json) if json.len() <= MAX_BYTES => {}
-        Ok(json) => problems.push(problem("", format!("{} bytes are more than {MAX_BYTES}", json.len()))),
+    let mut size = Size(0);
+    match serde_json::to_writer(&mut size, object) {
+        Ok(()) if size.0 <= MAX_BYTES => {}
+        Ok(()) => problems.push(problem("", format!("{} bytes are more than {MAX_BYTES}", size.0))),
         Err(error) => problems.push(problem("", format!("it cannot be written as JSON: {error}"))),
     }
     problems
+}
+
+/// Counts the bytes that are written to it.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn is_gateway(text: &str) -> bool {
@@ -95,6 +112,37 @@ fn check_export(entries: &[String], problems: &mut Vec<Problem>) {
             problems.push(problem("spec.exportTo", format!("{entry:?} is not a namespace")));
         }
     }
+}
+
+/// How many expressions are remembered: what many hosts have in common, in a few megabytes at most.
+const REMEMBERED: usize = 4096;
+
+thread_local! {
+    /// Expressions that were read. To read one takes a third of all the time that a host takes, and hosts have many in common.
+    static READ: RefCell<HashSet<String>> = RefCell::default();
+}
+
+/// Whether an expression can be read.
+///
+/// The regex crate reads what RE2 reads, but for a few forms that the compiler does not make. It is only read: to make it
+/// ready for use takes a hundred times as long. Letters of other alphabets play no part in a path.
+fn readable(regex: &str) -> Result<(), String> {
+    if READ.with_borrow(|read| read.contains(regex)) {
+        return Ok(());
+    }
+    ParserBuilder::new()
+        .unicode(false)
+        .utf8(false)
+        .build()
+        .parse(regex)
+        .map_err(|error| error.to_string())?;
+    READ.with_borrow_mut(|read| {
+        if read.len() >= REMEMBERED {
+            read.clear();
+        }
+        read.insert(regex.to_owned());
+    });
+    Ok(())
 }
 
 /// What the name of a route says.
@@ -127,12 +175,12 @@ impl Check<'_> {
         self.problems.push(problem(format!("{}{part}", self.field), fault));
     }
 
-    fn route(
+    fn route<'r>(
         &mut self,
-        route: &HttpRoute,
+        route: &'r HttpRoute,
         rest: &[HttpRoute],
         token_key: &TokenKey,
-        seen: &mut BTreeSet<String>,
+        seen: &mut HashSet<&'r HttpMatch>,
     ) {
         if route.matches.is_empty() {
             self.note(".match", "it matches everything");
@@ -140,9 +188,9 @@ impl Check<'_> {
         for (position, entry) in route.matches.iter().enumerate() {
             self.path(entry, route, position);
             self.method(entry, position);
-            // Two of the same make the later one dead. The struct writes its fields in one order.
-            let text = serde_json::to_string(entry).unwrap_or_default();
-            if !seen.insert(text.clone()) {
+            // Two of the same make the later one dead.
+            if !seen.insert(entry) {
+                let text = serde_json::to_string(entry).unwrap_or_default();
                 self.note(
                     &format!(".match[{position}]"),
                     format!("{text} is matched by an earlier route, so that this one is dead"),
@@ -244,11 +292,8 @@ impl Check<'_> {
         if regex.len() > MAX_REGEX {
             self.note(part, format!("a regular expression of {} bytes is refused by Istio", regex.len()));
         }
-        // The regex crate reads what RE2 reads, but for a few forms that the compiler does not make. It is only read: to
-        // make it ready for use takes a hundred times as long, and there are several for each host. Letters of other
-        // alphabets play no part in a path.
-        if let Err(error) = ParserBuilder::new().unicode(false).utf8(false).build().parse(regex) {
-            self.note(part, format!("{regex:?} is not a regular expression: {error}"));
+        if let Err(fault) = readable(regex) {
+            self.note(part, format!("{regex:?} is not a regular expression: {fault}"));
         }
     }
 

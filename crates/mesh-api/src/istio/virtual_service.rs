@@ -62,7 +62,7 @@ pub struct HttpRoute {
 }
 
 /// What a route matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpMatch {
     /// The path, without query.
@@ -83,7 +83,7 @@ pub struct HttpMatch {
 }
 
 /// How a string is matched.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StringMatch {
     /// It is this.

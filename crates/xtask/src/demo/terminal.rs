@@ -78,7 +78,8 @@ impl Gateway {
         headers: &[&str],
         expected: u16,
     ) -> Result<Reply> {
-        let more: String = headers.iter().map(|header| format!(" -H '{header}'")).collect();
+        let more: Vec<String> = headers.iter().map(|header| format!(" -H '{header}'")).collect();
+        let more = more.concat();
         println!("$ curl -H 'Host: {host}'{more} http://{}{path}", self.address.ip());
         let (begun, mut told) = (Instant::now(), Instant::now());
         loop {
