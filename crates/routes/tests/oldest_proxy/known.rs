@@ -1,0 +1,72 @@
+//! What is known of Envoy's releases, and of the proxies that Istio builds of them.
+
+use std::collections::BTreeMap;
+
+/// The oldest Istio that is supported.
+pub(crate) const OLDEST_ISTIO: &str = "1.24";
+/// The Envoy in its proxy.
+pub(crate) const OLDEST_ENVOY: &str = "1.32";
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Extension,
+    Field,
+    Lua,
+    Attribute,
+}
+
+struct Entry {
+    /// What a field holds.
+    holds: Option<String>,
+    /// The release that brought it, or the versions of Istio that have it.
+    since: String,
+    source: String,
+}
+
+/// The entries of `known.txt`.
+pub(crate) struct Known(BTreeMap<(Kind, String), Entry>);
+
+impl Known {
+    pub(crate) fn read() -> Self {
+        let lines = include_str!("known.txt").lines();
+        let entries = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(|line| {
+            let columns: Vec<&str> =
+                line.split("  ").map(str::trim).filter(|column| !column.is_empty()).collect();
+            let (kind, name, holds, since, source) = match columns[..] {
+                ["field", name, holds, since, source] => (Kind::Field, name, Some(holds), since, source),
+                ["extension", name, since, source] => (Kind::Extension, name, None, since, source),
+                ["lua", name, since, source] => (Kind::Lua, name, None, since, source),
+                ["attribute", name, since, source] => (Kind::Attribute, name, None, since, source),
+                _ => panic!("known.txt: {line}"),
+            };
+            let entry =
+                Entry { holds: holds.map(str::to_owned), since: since.to_owned(), source: source.to_owned() };
+            ((kind, name.to_owned()), entry)
+        });
+        Self(entries.collect())
+    }
+
+    /// What a field holds: a message, a map of messages, or a plain value.
+    pub(crate) fn holds(&self, field: &str) -> Option<&str> {
+        self.0.get(&(Kind::Field, field.to_owned()))?.holds.as_deref()
+    }
+
+    /// Why a thing must not be used, if it must not.
+    pub(crate) fn fault(&self, kind: Kind, name: &str) -> Option<String> {
+        let Some(Entry { since, source, .. }) = self.0.get(&(kind, name.to_owned())) else {
+            return Some(format!("{kind:?} {name}: known.txt does not say since when Envoy has it"));
+        };
+        let there = match kind {
+            Kind::Extension => since.split(' ').any(|version| version == OLDEST_ISTIO),
+            Kind::Field | Kind::Lua | Kind::Attribute => number(since) <= number(OLDEST_ENVOY),
+        };
+        (!there).then(|| format!("{kind:?} {name}: {since} brought it ({source})"))
+    }
+}
+
+/// `1.7` comes before `1.32`.
+fn number(release: &str) -> (u32, u32) {
+    let (major, minor) = release.split_once('.').unwrap_or_else(|| panic!("release {release}"));
+    (major.parse().unwrap(), minor.parse().unwrap())
+}
