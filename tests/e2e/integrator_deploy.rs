@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use testbed::audit::{AuditLog, Filter, service_account};
 use testbed::harness::{Ctx, Test, eventually, run_command};
 use testbed::{Options, Session, curl, test};
 
@@ -228,6 +229,7 @@ async fn installed_by_helm_explained_and_uninstalled(t: Ctx) -> Result<()> {
         install(&site).await?;
         explain(&site).await?;
         outdated_crd(&site).await?;
+        rolled_to_another_image(&site).await?;
         uninstall(&site).await
     })
     .await
@@ -379,6 +381,57 @@ async fn outdated_crd(site: &Site) -> Result<()> {
     run_command(helm(&site.session, &upgrade), None).await?;
     site.logged("the CRD is that of this version now").await?;
     site.answers("shop.example.com", "/", 200).await?;
+    Ok(())
+}
+
+/// An upgrade of the operator is none of the routes' business: nothing is written for the same input, and every request is
+/// answered as before. The image is the same program under another tag, as a release that changes nothing would be.
+async fn rolled_to_another_image(site: &Site) -> Result<()> {
+    let log = AuditLog::new(site.session.audit_log());
+    let ours = Filter::user(&service_account(OWN, OWN)).except_renewals_of(OWN, OWN);
+    // What the upgrade before has still to say is said.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mark = log.mark(&site.client).await?;
+    let address = site.gateway().await?;
+    let rolled = async {
+        let chart = repo("deploy/helm/istio-integrator");
+        let args = "image.tag=next,extraArgs={--chain-interval=2s,--drain-time=2s}";
+        let upgrade = ["upgrade", OWN, &chart, "--namespace", OWN, "--set", args, "--force-conflicts"];
+        run_command(helm(&site.session, &upgrade), None).await?;
+        let wait = ["-n", OWN, "rollout", "status", "deployment/istio-integrator", "--timeout=120s"];
+        site.kubectl(&wait).await?;
+        site.logged("leading").await?;
+        // A resync of the new leader's.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok::<(), anyhow::Error>(())
+    };
+    let asked = async {
+        let mut wrong = Vec::new();
+        for count in 0_u32.. {
+            let login = count % 2 == 1;
+            let path = if login { "/account" } else { "/" };
+            let mut request = http::Request::get(path).header("host", "shop.example.com");
+            if login {
+                request = request.header("authorization", "Bearer let-me-in");
+            }
+            match curl::request(address, request.body(String::new())?).await {
+                Ok(reply) if reply.status == 200 => {}
+                other => wrong.push(format!("{path}: {other:?}")),
+            }
+            ensure!(wrong.is_empty(), "while the operator was rolled, after {count} requests: {wrong:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        rolled = rolled => rolled?,
+        asked = asked => asked?,
+    }
+    let image = "jsonpath={.items[*].spec.containers[0].image}";
+    let images = site.kubectl(&["-n", OWN, "get", "pods", "-o", image]).await?;
+    ensure!(images.contains(":next") && !images.contains(":dev"), "the pods run {images}");
+    let writes = log.writes_since(&site.client, mark, &ours).await?;
+    ensure!(writes.is_empty(), "for the same input it wrote: {writes:#?}");
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod integrator;
 mod integrator_admission;
 mod integrator_deploy;
 mod integrator_idle;
+mod integrator_orders;
 mod istio;
 mod network;
 mod pods;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         integrator_admission::tests(),
         integrator_deploy::tests(),
         integrator_idle::tests(),
+        integrator_orders::tests(),
     ];
     testbed::harness::main(&parts.concat())
 }

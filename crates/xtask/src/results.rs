@@ -64,3 +64,24 @@ pub(crate) fn last(part: &str) -> Option<Outcome> {
 pub(crate) fn keep(part: &str, outcome: &Outcome) -> Result<()> {
     Ok(std::fs::write(file(part)?, serde_json::to_vec_pretty(outcome)?)?)
 }
+
+/// Rounds of `repeat` that passed one after the other.
+#[derive(Debug, Serialize, Deserialize)]
+struct Rounds {
+    inputs: String,
+    passed: u32,
+}
+
+/// How many rounds of `repeat` have passed in a row on these files.
+pub(crate) fn rounds(inputs: &str) -> u32 {
+    let read = || serde_json::from_slice::<Rounds>(&std::fs::read(file("repeat-rounds").ok()?).ok()?).ok();
+    read().filter(|rounds| rounds.inputs == inputs).map_or(0, |rounds| rounds.passed)
+}
+
+/// Keeps how many rounds of `repeat` have passed in a row on these files.
+pub(crate) fn keep_rounds(inputs: &str, passed: u32) -> Result<()> {
+    let rounds = Rounds { inputs: inputs.to_owned(), passed };
+    let path = file("repeat-rounds")?;
+    std::fs::write(&path, serde_json::to_vec_pretty(&rounds)?)
+        .with_context(|| format!("write {}", path.display()))
+}

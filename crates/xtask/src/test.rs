@@ -41,6 +41,9 @@ struct Part {
 
 const UNIT: &str = "unit";
 
+/// How often `repeat` runs all tests on clusters.
+const ROUNDS: u32 = 10;
+
 /// What CI runs. Every name but `unit` stands for modules of tests/e2e.
 const PARTS: &[Part] = &[
     Part { name: UNIT, filter: "", covers: "tests inside the crates, without a cluster" },
@@ -253,7 +256,7 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
         println!("{}: {}", candidate.name, candidate.covers);
         let result = match candidate.name {
             "crashes" => prepared.every_write(candidate.filter),
-            "repeat" => repeat(prepared),
+            "repeat" => repeat(prepared, &inputs),
             "ordinary-user" => ordinary_user(prepared),
             other => bail!("part {other} has no body"),
         };
@@ -276,12 +279,20 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
     bail!("failed: {}", failed.join(", "))
 }
 
-fn repeat(prepared: &Prepared) -> Result<()> {
-    for round in 1..=10 {
-        println!("repeat: round {round} of 10");
-        prepared.e2e(&[]).with_context(|| format!("round {round}"))?;
+/// Ten rounds, one after the other. Those that passed on these very files are not run again, so that a part that was
+/// interrupted goes on where it was; a failure begins anew.
+fn repeat(prepared: &Prepared, inputs: &str) -> Result<()> {
+    let passed = results::rounds(inputs);
+    if passed > 0 {
+        println!("repeat: {passed} rounds passed before on these files");
     }
-    Ok(())
+    for round in passed + 1..=ROUNDS {
+        println!("repeat: round {round} of {ROUNDS}");
+        let outcome = prepared.e2e(&[]).with_context(|| format!("round {round}"));
+        results::keep_rounds(inputs, if outcome.is_ok() { round } else { 0 })?;
+        outcome?;
+    }
+    results::keep_rounds(inputs, 0)
 }
 
 /// Runs the compiled tests as `nobody`, and then the demo.
