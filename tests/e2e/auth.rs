@@ -26,6 +26,7 @@ pub(crate) fn tests() -> Vec<Test> {
         test!(a_new_port_is_guarded_from_the_start).limit_seconds(240),
         test!(a_foreign_route_that_comes_first_is_told).limit_seconds(240),
         test!(a_binding_can_demand_a_login).limit_seconds(240),
+        test!(another_gateway_of_the_same_pods_opens_nothing).limit_seconds(240),
     ]
 }
 
@@ -390,5 +391,60 @@ async fn a_binding_can_demand_a_login(t: Ctx) -> Result<()> {
     if world.get("/health", LOGIN).await?.status != 503 {
         bail!("a route without a login was opened against the binding");
     }
+    world.cleaned(&t).await
+}
+
+async fn another_gateway_of_the_same_pods_opens_nothing(t: Ctx) -> Result<()> {
+    let world = protected(&t).await?;
+    let watchman = Watchman::start(&world);
+    let ns = &world.namespace;
+    t.apply(&format!(
+        "apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: other}}
+spec:
+  selector: {{gateway: {ns}}}
+  servers:
+  - port: {{number: 80, name: http, protocol: HTTP}}
+    hosts: [\"*\"]
+---
+apiVersion: integrator.istio-operators.io/v1alpha1
+kind: GatewayBinding
+metadata: {{name: {ns}-other}}
+spec:
+  gateway: {{type: IstioGateway, istioGateway: {{namespace: {ns}, name: other}}}}
+  namespaces: {{from: All}}
+  hosts: {{allowed: [{{pattern: \"*.{ns}.example.org\", namespaces: {{from: All}}}}]}}
+---
+apiVersion: integrator.istio-operators.io/v1alpha1
+kind: IngressRequest
+metadata: {{name: intruder}}
+spec:
+  bindingRef: {{name: {ns}-other}}
+  hosts: [app.{ns}.example.org, free.{ns}.example.org]
+  auth: {{type: None}}
+  routes: [{{backends: [{{service: open, port: 80}}]}}]
+"
+    ))
+    .await?;
+    let message = "{.status.conditions[?(@.type==\"Accepted\")].message}";
+    eventually("the intruder to be told", 60, || async {
+        let told = t.field("ingressrequest/intruder", message).await?;
+        ensure!(told.contains(&format!("{ns}/edge")) && told.contains(&format!("{ns}/app")), "{told}");
+        Ok(())
+    })
+    .await?;
+    // Its other host is nobody else's, and is served.
+    let free = format!("GET / HTTP/1.1\r\nhost: free.{ns}.example.org\r\n\r\n");
+    eventually("the other host to be served", 60, || async {
+        let reply = raw::once(world.address, free.as_bytes()).await?;
+        ensure!(reply.status == 200 && reply.body.contains("\"open\""), "{reply:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(world.get("/", "").await?.status == 401 && world.get("/more", "").await?.status == 401);
+    world.answers("/", LOGIN, 200).await?;
+    watchman.end().await?;
+    t.kubectl(&["delete", "gatewaybinding", &format!("{ns}-other")]).await?;
     world.cleaned(&t).await
 }
