@@ -90,15 +90,13 @@ impl Walk<'_> {
     fn field(&mut self, of_type: &str, field: &str, value: &Value) {
         let name = format!("{of_type}.{field}");
         self.look(Kind::Field, &name);
-        match self.known.holds(&name) {
-            Some("-") => {}
-            Some(holds) => match holds.strip_prefix("map of ") {
+        if let Some(holds) = self.known.holds(&name).filter(|holds| *holds != "-") {
+            match holds.strip_prefix("map of ") {
                 Some(holds) => {
                     value.as_object().unwrap().values().for_each(|value| self.message(holds, value))
                 }
                 None => self.message(holds, value),
-            },
-            None => {}
+            }
         }
         match name.as_str() {
             "envoy.config.core.v3.DataSource.inline_string" => self.script(value.as_str().unwrap()),
