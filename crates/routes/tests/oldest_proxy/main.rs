@@ -91,12 +91,9 @@ impl Walk<'_> {
         let name = format!("{of_type}.{field}");
         self.look(Kind::Field, &name);
         if let Some(holds) = self.known.holds(&name).filter(|holds| *holds != "-") {
-            match holds.strip_prefix("map of ") {
-                Some(holds) => {
-                    value.as_object().unwrap().values().for_each(|value| self.message(holds, value))
-                }
-                None => self.message(holds, value),
-            }
+            let (holds, of_map) = holds.strip_prefix("map of ").map_or((holds, false), |holds| (holds, true));
+            let values = value.as_object().filter(|_| of_map).map(|map| map.values().collect());
+            values.unwrap_or_else(|| vec![value]).into_iter().for_each(|value| self.message(holds, value));
         }
         match name.as_str() {
             "envoy.config.core.v3.DataSource.inline_string" => self.script(value.as_str().unwrap()),
