@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use http::Request;
-use testbed::harness::{Ctx, Test, eventually, run_command};
+use testbed::harness::{Ctx, Test, eventually};
 use testbed::raw::{Connection, Http2, Tls};
 use testbed::{Options, test};
 
@@ -179,15 +179,9 @@ async fn a_gateway_with_tls_is_guarded_and_proved(t: Ctx) -> Result<()> {
     world.cleaned(&t).await
 }
 
-/// The CRD of `ReferenceGrant`, from the Go module that Istio is built with.
+/// The CRD of `ReferenceGrant`.
 async fn grants_served(t: &Ctx) -> Result<()> {
-    let tools = testbed::paths::repo_root().join("crates/testbed/tools/istio");
-    let mut list = std::process::Command::new("go");
-    list.args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api"]).current_dir(tools);
-    let module = run_command(list, None).await?;
-    let file = "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml";
-    let file = std::path::Path::new(module.trim()).join(file);
-    ensure!(file.is_file(), "{} does not exist", file.display());
+    let file = t.session.tools().gateway_api.join("gateway.networking.k8s.io_referencegrants.yaml");
     t.kubectl(&["apply", "--server-side", "-f", &file.display().to_string()]).await?;
     t.kubectl(&["wait", "--for=condition=Established", "crd/referencegrants.gateway.networking.k8s.io"])
         .await?;

@@ -30,20 +30,27 @@ spec:
       disabled: true
 ";
 
+/// The folder of the Go module of a package, by the go.mod of a tool set.
+///
+/// By a package, not by the module: `go list -m` asks for metadata that not every module proxy has of every version.
+pub(crate) fn module_of(package: &str, tool_set: &Path) -> Result<PathBuf> {
+    let module = Command::new("go")
+        .args(["list", "-f", "{{.Module.Dir}}", package])
+        .current_dir(tool_set)
+        .output()
+        .context("start `go list`")?;
+    if !module.status.success() {
+        bail!("`go list {package}` failed: {}", String::from_utf8_lossy(&module.stderr).trim());
+    }
+    Ok(PathBuf::from(String::from_utf8_lossy(&module.stdout).trim().to_owned()))
+}
+
 /// Copies charts, profiles and the bootstrap template out of the Istio module and stamps them.
 ///
 /// The charts in the module carry `version: 1.0.0`, a testing hub and `tag: latest`; Istio's release builder
 /// replaces these when it packages a release. Without that a default install names development images.
 pub(crate) fn lay_charts(tool_set: &Path, out: &Path) -> Result<()> {
-    let module = Command::new("go")
-        .args(["list", "-f", "{{.Module.Dir}}", "istio.io/istio/pilot/cmd/pilot-discovery"])
-        .current_dir(tool_set)
-        .output()
-        .context("start `go list`")?;
-    if !module.status.success() {
-        bail!("`go list` of the Istio module failed: {}", String::from_utf8_lossy(&module.stderr).trim());
-    }
-    let module = PathBuf::from(String::from_utf8_lossy(&module.stdout).trim().to_owned());
+    let module = module_of("istio.io/istio/pilot/cmd/pilot-discovery", tool_set)?;
     let manifests = out.join("manifests");
     let mut stamped = Stamped::default();
     for part in ["charts", "profiles"] {

@@ -99,6 +99,8 @@ pub struct Tools {
     pub istio: PathBuf,
     /// Folder with `helm`.
     pub helm: PathBuf,
+    /// Folder with the CRDs of the Gateway API's standard channel, of the version that Istio is built with.
+    pub gateway_api: PathBuf,
     /// The Envoy program.
     pub envoy: PathBuf,
 }
@@ -165,6 +167,15 @@ fn envoy_dir() -> Result<PathBuf> {
     Ok(cache_dir()?.join("tools").join(format!("envoy-{key}")))
 }
 
+fn gateway_api_dir(go: &str) -> Result<PathBuf> {
+    let source = repo_root().join("crates/testbed/tools/istio");
+    let read = |name: &str| {
+        std::fs::read(source.join(name)).with_context(|| format!("read {}/{name}", source.display()))
+    };
+    let key = key(&[go.as_bytes(), &read("go.mod")?, &read("go.sum")?]);
+    Ok(cache_dir()?.join("tools").join(format!("gateway-api-{key}")))
+}
+
 fn complete(dir: &Path) -> bool {
     dir.join("SHA256SUMS").is_file()
 }
@@ -177,6 +188,9 @@ pub fn missing() -> Result<Vec<Missing>> {
         if !complete(&set_dir(&set, &go)?) {
             list.push(Missing { name: set.name.to_owned(), minutes: set.minutes });
         }
+    }
+    if !complete(&gateway_api_dir(&go)?) {
+        list.push(Missing { name: "gateway-api".to_owned(), minutes: 0.1 });
     }
     if !complete(&envoy_dir()?) {
         list.push(Missing { name: "envoy".to_owned(), minutes: 0.5 });
@@ -198,9 +212,10 @@ pub fn ensure() -> Result<Tools> {
         kubernetes: set_dir(&kubernetes, &go)?,
         istio: set_dir(&istio, &go)?,
         helm: set_dir(&helm, &go)?,
+        gateway_api: gateway_api_dir(&go)?,
         envoy: envoy_dir()?.join("envoy"),
     };
-    let all = [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm];
+    let all = [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm, &tools.gateway_api];
     if all.iter().all(|d| complete(d)) && complete(&envoy_dir()?) {
         return Ok(tools);
     }
@@ -218,6 +233,9 @@ pub fn ensure() -> Result<Tools> {
         if !complete(&dir) {
             finish(&dir, |out| build_go(set, out))?;
         }
+    }
+    if !complete(&tools.gateway_api) {
+        finish(&tools.gateway_api, lay_gateway_api)?;
     }
     if !complete(&envoy_dir()?) {
         finish(&envoy_dir()?, fetch_envoy)?;
@@ -261,7 +279,7 @@ fn checksum(path: &Path) -> Result<String> {
 /// Compares every built program with the checksum taken when it was built.
 pub fn verify(tools: &Tools) -> Result<()> {
     let envoy = tools.envoy.parent().map(Path::to_path_buf).unwrap_or_default();
-    for dir in [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm, &envoy] {
+    for dir in [&tools.etcd, &tools.kubernetes, &tools.istio, &tools.helm, &tools.gateway_api, &envoy] {
         let sums = std::fs::read_to_string(dir.join("SHA256SUMS"))?;
         for line in sums.lines() {
             let (sum, name) = line.split_once("  ").context("a line of SHA256SUMS")?;
@@ -351,6 +369,21 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
             String::from_utf8_lossy(&out.stdout),
             String::from_utf8_lossy(&out.stderr)
         );
+    }
+    Ok(())
+}
+
+/// Copies the CRDs from the Go module, which Istio's set has fetched unless Go's cache was emptied since.
+fn lay_gateway_api(out: &Path) -> Result<()> {
+    eprintln!("tools: laying out the CRDs of the Gateway API");
+    let source = repo_root().join("crates/testbed/tools/istio");
+    let module = crate::istio::module_of("sigs.k8s.io/gateway-api/apis/v1", &source)?;
+    let folder = module.join("config/crd/standard");
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().context("a file's name")?;
+        // Copied by content: what lies in Go's cache is read-only.
+        std::fs::write(out.join(name), std::fs::read(&path)?)?;
     }
     Ok(())
 }
