@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if !status.success() {
         bail!("the demo failed; the lines above say where");
     }
-    println!("\nDone in {:.0} s, builds included.", begun.elapsed().as_secs_f32());
+    println!("\nDone in {:.0} s, with whatever had to be built first.", begun.elapsed().as_secs_f32());
     if args.keep {
         println!("The cluster stays up until Ctrl-C here. In another terminal:\n");
         println!("    cargo xtask shell");

@@ -64,7 +64,7 @@ async fn login(terminal: &Terminal<'_>, gateway: &Gateway) -> Result<()> {
     println!("(until every pod of the gateway is known to check the login, the path answers 503)");
     ready(terminal, "shop", "account")?;
     terminal.kubectl(&["-n", "shop", "get", "ingressrequests"])?;
-    gateway.curl(SHOP, "/account", &[], 401).await?;
+    gateway.curl_refused(SHOP, "/account", &[], 401).await?;
     let reply = gateway.curl(SHOP, "/account", &[TOKEN], 200).await?;
     ensure!(
         reply.body.contains("\"x-user\":\"tester\""),
@@ -79,7 +79,7 @@ async fn login(terminal: &Terminal<'_>, gateway: &Gateway) -> Result<()> {
         let reply = gateway.curl(SHOP, path, headers, 200).await?;
         ensure!(!reply.body.contains("admin"), "a forged identity reached the application: {}", reply.body);
     }
-    gateway.curl(SHOP, "/account", &["X-User: admin"], 401).await?;
+    gateway.curl_refused(SHOP, "/account", &["X-User: admin"], 401).await?;
     Ok(())
 }
 
@@ -89,18 +89,24 @@ async fn conflicts(terminal: &Terminal<'_>, gateway: &Gateway) -> Result<()> {
     ready(terminal, "team-a", "catalog-public")?;
     Terminal::show(CONFLICT)?;
     terminal.apply(CONFLICT)?;
-    for (request, kind) in [("other-shop", "HostConflict"), ("other-catalog", "PathConflict")] {
+    for (request, kind, owner) in [
+        ("other-shop", "HostConflict", "shop/shop"),
+        ("other-catalog", "PathConflict", "team-a/catalog-public"),
+    ] {
         let name = format!("ingressrequest/{request}");
         let condition = "--for=jsonpath={.status.conditions[?(@.type==\"Accepted\")].status}=False";
         terminal.kubectl(&["-n", "team-b", "wait", condition, &name, "--timeout=60s"])?;
         let message = "jsonpath={.status.conditions[?(@.type==\"Accepted\")].reason}: \
                        {.status.conditions[?(@.type==\"Accepted\")].message}";
         let said = terminal.kubectl(&["-n", "team-b", "get", &name, "-o", message])?;
-        ensure!(said.starts_with(kind), "{request} must be told {kind}");
+        ensure!(said.starts_with(kind) && said.contains(owner), "{request} must be told {kind} and by whom");
     }
     terminal.kubectl(&["-n", "team-b", "get", "ingressrequests"])?;
-    let reply = gateway.curl(SHOP, "/", &[], 200).await?;
-    ensure!(reply.body.contains("\"name\":\"shop\""), "somebody else's application answers: {}", reply.body);
+    for (host, path, name) in [(SHOP, "/", "shop"), ("www.example.com", "/catalog", "catalog")] {
+        let reply = gateway.curl(host, path, &[], 200).await?;
+        let whose = format!("\"name\":\"{name}\"");
+        ensure!(reply.body.contains(&whose), "somebody else's application answers: {}", reply.body);
+    }
     Ok(())
 }
 
@@ -123,13 +129,13 @@ async fn chain_deleted(terminal: &Terminal<'_>, gateway: &Gateway) -> Result<()>
     let label = "app.kubernetes.io/managed-by=istio-integrator";
     terminal.kubectl(&["-n", "istio-system", "delete", "envoyfilters", "-l", label])?;
     gateway.curl(SHOP, "/account", &[TOKEN], 503).await?;
-    gateway.curl(SHOP, "/account", &[], 503).await?;
+    gateway.curl_refused(SHOP, "/account", &[], 503).await?;
     gateway.curl(SHOP, "/", &[], 200).await?;
 
     title("istio-integrator is back, and repairs it");
     terminal.kubectl(&[&operator[..], &["scale", "deployment/istio-integrator", "--replicas=2"]].concat())?;
     gateway.curl(SHOP, "/account", &[TOKEN], 200).await?;
-    gateway.curl(SHOP, "/account", &[], 401).await?;
+    gateway.curl_refused(SHOP, "/account", &[], 401).await?;
     terminal.kubectl(&["-n", "istio-system", "get", "envoyfilters", "-l", label])?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use testbed::{Session, paths};
 /// How long an answer is waited for. istiod pushes a change within moments, not at once.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long one waits without a word.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(1);
 
 pub(super) fn title(text: &str) {
     println!("\n=== {text}");
@@ -78,13 +78,38 @@ impl Gateway {
         headers: &[&str],
         expected: u16,
     ) -> Result<Reply> {
+        self.until(host, path, headers, expected, |_| false).await
+    }
+
+    /// The same for a protected path without a login: an answer that lets it in, even once, fails.
+    pub(super) async fn curl_refused(
+        &self,
+        host: &str,
+        path: &str,
+        headers: &[&str],
+        expected: u16,
+    ) -> Result<Reply> {
+        self.until(host, path, headers, expected, |status| (200..300).contains(&status)).await
+    }
+
+    async fn until(
+        &self,
+        host: &str,
+        path: &str,
+        headers: &[&str],
+        expected: u16,
+        forbidden: impl Fn(u16) -> bool,
+    ) -> Result<Reply> {
         let more: Vec<String> = headers.iter().map(|header| format!(" -H '{header}'")).collect();
         let more = more.concat();
-        println!("$ curl -H 'Host: {host}'{more} http://{}{path}", self.address.ip());
+        println!("$ curl -H 'Host: {host}'{more} 'http://{}{path}'", self.address.ip());
         let (begun, mut told) = (Instant::now(), Instant::now());
         loop {
             let reply = self.ask(host, path, headers).await;
             match reply {
+                Ok(reply) if forbidden(reply.status) => {
+                    bail!("http://{host}{path} let somebody in without a login: {reply:?}")
+                }
                 Ok(reply) if reply.status == expected => {
                     let body = reply.body.trim();
                     println!("{} {}", reply.status, if body.is_empty() { "(no body)" } else { body });
