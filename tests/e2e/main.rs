@@ -15,6 +15,7 @@ mod cluster;
 mod fault;
 mod integrator;
 mod integrator_admission;
+mod integrator_conflicts;
 mod integrator_deploy;
 mod integrator_idle;
 mod integrator_orders;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         auth_foreign::tests(),
         auth_answers::tests(),
         integrator_admission::tests(),
+        integrator_conflicts::tests(),
         integrator_deploy::tests(),
         integrator_idle::tests(),
         integrator_orders::tests(),

@@ -61,7 +61,10 @@ pub(crate) fn resolve(
     namespaces.sort();
     let Some(first) = missing.first() else {
         let list = if list.is_empty() {
-            let message = format!("path {}: no backend has a weight above 0", route.path.value);
+            let message = format!(
+                "path {}: each backends[].weight is 0, so that nothing would serve it: give at least one a weight above 0",
+                route.path.value
+            );
             Err(Finding::bad(Reason::InvalidSpec, message))
         } else {
             Ok(list)
@@ -87,14 +90,17 @@ fn resolve_one(
 ) -> Result<Destination, Finding> {
     let Backend { service, port, .. } = backend;
     if !is_dns_label(service) || !is_dns_label(&key.namespace) || *port == 0 {
-        let message =
-            format!("backend {service}:{port} is not the name of a Service and a port from 1 to 65535");
+        let message = format!(
+            "backend {service}:{port}: set backends[].service to the name of a Service and backends[].port to a number \
+                 from 1 to 65535"
+        );
         return Err(Finding::bad(Reason::InvalidSpec, message));
     }
     if backend.weight > MAX_WEIGHT {
         let weight = backend.weight;
-        let message =
-            format!("backend {service}:{port} has weight {weight}: it must be from 0 to {MAX_WEIGHT}");
+        let message = format!(
+            "backend {service}:{port}: set backends[].weight, which is {weight}, to one from 0 to {MAX_WEIGHT}"
+        );
         return Err(Finding::bad(Reason::InvalidSpec, message));
     }
     grants.check(from, Target::Service, key)?;

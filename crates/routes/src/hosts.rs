@@ -90,7 +90,7 @@ impl Asker<'_> {
         allowed.sort();
         let allowed = if allowed.is_empty() { "none".to_owned() } else { text::list(allowed, ", ") };
         let message = format!(
-            "binding {} does not allow host {host} to namespace {}: use one that it does ({allowed}), or have this one \
+            "binding {} does not allow host {host} to namespace {}: use one in spec.hosts that it does ({allowed}), or have this one \
              added to spec.hosts.allowed of the binding",
             self.binding, self.namespace
         );

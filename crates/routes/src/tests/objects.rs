@@ -89,7 +89,7 @@ fn a_broken_route_answers_503_and_says_why() {
         (Some((false, vec![udp, tcp.clone()])), "svc:53", Reason::PortNotFound, "it has 80"),
         (Some((false, vec![])), "svc:80", Reason::PortNotFound, "it has none"),
         (Some((true, vec![tcp])), "svc:80", Reason::UnsupportedService, "ExternalName"),
-        (None, "Not_A_Name:80", Reason::InvalidSpec, "not the name of a Service"),
+        (None, "Not_A_Name:80", Reason::InvalidSpec, "set backends[].service"),
         (None, "svc:0", Reason::InvalidSpec, "1 to 65535"),
     ] {
         let mut world = World::new()
