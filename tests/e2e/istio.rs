@@ -24,7 +24,7 @@ async fn istiod_is_the_pinned_one(t: Ctx) -> Result<()> {
         ["-n", "istio-system", "get", "pods", "-l", "app=istiod", "-o", "jsonpath={.items[0].status.podIP}"];
     let ip = t.kubectl(&pods).await?;
     let reply = curl::get(format!("{ip}:15014").parse()?, "istiod", "/version").await?;
-    ensure!(reply.body.starts_with("1.31.1"), "istiod says {}", reply.body);
+    ensure!(reply.body.starts_with(&t.session.tools().istio_version), "istiod says {}", reply.body);
     Ok(())
 }
 
@@ -151,7 +151,8 @@ async fn injected_gateway_follows_endpoints(t: Ctx) -> Result<()> {
         "jsonpath={.items[0].spec.containers[0].image}",
     ]);
     let image = image.await?;
-    ensure!(image == "docker.io/istio/proxyv2:1.31.1", "the injected image is {image}");
+    let expected = format!("docker.io/istio/proxyv2:{}", t.session.tools().istio_version);
+    ensure!(image == expected, "the injected image is {image}");
     let edge = address(&t, "edge").await?;
     answers(edge, "edge.example.org", "first").await?;
     let other = curl::get(edge, "other.example.org", "/").await?;

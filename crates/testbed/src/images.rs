@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use process_node::config::{ImageMap, ImageRule, ImageSource};
 
-use crate::tools::{ISTIO_VERSION, Tools};
+use crate::tools::Tools;
 
 /// The image of the small servers that tests run: its first argument names one, see `test-server --help`.
 pub const TEST_SERVER_IMAGE: &str = "testbed/test-server:1";
@@ -108,7 +108,7 @@ pub fn istio_rules(tools: &Tools, tag: &str) -> Vec<ImageRule> {
     ]
 }
 
-/// The images every cluster knows: the test servers, a shell, and Istio's of [`ISTIO_VERSION`].
+/// The images every cluster knows: the test servers, a shell, and Istio's of [`Tools::istio_version`].
 pub fn default_map(tools: &Tools) -> Result<ImageMap> {
     let server = program("test-server")?;
     let mut shell = host(BTreeMap::new(), &[], &[]);
@@ -122,7 +122,7 @@ pub fn default_map(tools: &Tools) -> Result<ImageMap> {
         },
         ImageRule { pattern: SHELL_IMAGE.to_owned(), source: shell },
     ];
-    rules.extend(istio_rules(tools, ISTIO_VERSION));
+    rules.extend(istio_rules(tools, &tools.istio_version));
     Ok(ImageMap { stand_in_all: false, rules })
 }
 

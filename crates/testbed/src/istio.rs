@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cluster::Session;
 use crate::command::output;
-use crate::tools::{ISTIO_HUB, ISTIO_VERSION};
+use crate::tools::ISTIO_HUB;
 
 /// The namespace of the control plane and the default gateway.
 pub const ROOT_NAMESPACE: &str = "istio-system";
@@ -49,12 +49,12 @@ pub(crate) fn module_of(package: &str, tool_set: &Path) -> Result<PathBuf> {
 ///
 /// The charts in the module carry `version: 1.0.0`, a testing hub and `tag: latest`; Istio's release builder
 /// replaces these when it packages a release. Without that a default install names development images.
-pub(crate) fn lay_charts(tool_set: &Path, out: &Path) -> Result<()> {
+pub(crate) fn lay_charts(tool_set: &Path, out: &Path, version: &str) -> Result<()> {
     let module = module_of("istio.io/istio/pilot/cmd/pilot-discovery", tool_set)?;
     let manifests = out.join("manifests");
     let mut stamped = Stamped::default();
     for part in ["charts", "profiles"] {
-        stamp_tree(&module.join("manifests").join(part), &manifests.join(part), &mut stamped)?;
+        stamp_tree(&module.join("manifests").join(part), &manifests.join(part), version, &mut stamped)?;
     }
     // 1.31 has eight charts with a version each, and six files with a tag; a module in which nothing matched has
     // another layout, and using it unstamped would install development images.
@@ -74,13 +74,13 @@ struct Stamped {
     tags: usize,
 }
 
-fn stamp_tree(from: &Path, to: &Path, stamped: &mut Stamped) -> Result<()> {
+fn stamp_tree(from: &Path, to: &Path, version: &str, stamped: &mut Stamped) -> Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            stamp_tree(&entry.path(), &target, stamped)?;
+            stamp_tree(&entry.path(), &target, version, stamped)?;
             continue;
         }
         let bytes = std::fs::read(entry.path())?;
@@ -88,7 +88,7 @@ fn stamp_tree(from: &Path, to: &Path, stamped: &mut Stamped) -> Result<()> {
         let is_profile = from.ends_with("profiles");
         let bytes = match String::from_utf8(bytes) {
             Ok(text) if name == "Chart.yaml" || name == "values.yaml" || is_profile => {
-                stamp(&name, &text, stamped).into_bytes()
+                stamp(&name, &text, version, stamped).into_bytes()
             }
             Ok(text) => text.into_bytes(),
             Err(other) => other.into_bytes(),
@@ -99,7 +99,7 @@ fn stamp_tree(from: &Path, to: &Path, stamped: &mut Stamped) -> Result<()> {
     Ok(())
 }
 
-fn stamp(name: &str, text: &str, stamped: &mut Stamped) -> String {
+fn stamp(name: &str, text: &str, release: &str, stamped: &mut Stamped) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         let bare = line.trim_start();
@@ -109,7 +109,7 @@ fn stamp(name: &str, text: &str, stamped: &mut Stamped) -> String {
         let replaced = match (name, key, value) {
             ("Chart.yaml", "version" | "appVersion", "1.0.0") => {
                 stamped.versions += 1;
-                Some(ISTIO_VERSION)
+                Some(release)
             }
             ("Chart.yaml", ..) => None,
             (_, "hub", v) if v.ends_with("/testing") || v.ends_with("istio-testing") => {
@@ -118,7 +118,7 @@ fn stamp(name: &str, text: &str, stamped: &mut Stamped) -> String {
             }
             (_, "tag", "latest") => {
                 stamped.tags += 1;
-                Some(ISTIO_VERSION)
+                Some(release)
             }
             _ => None,
         };
@@ -168,15 +168,21 @@ pub fn install(session: &Session, set: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::ISTIO_VERSION;
 
     #[test]
     fn stamps_what_the_release_builder_stamps_and_nothing_else() {
         let mut stamped = Stamped::default();
-        let chart = stamp("Chart.yaml", "name: base\nversion: 1.0.0\nappVersion: 1.0.0\n", &mut stamped);
+        let chart = stamp(
+            "Chart.yaml",
+            "name: base\nversion: 1.0.0\nappVersion: 1.0.0\n",
+            ISTIO_VERSION,
+            &mut stamped,
+        );
         assert_eq!(chart, format!("name: base\nversion: {ISTIO_VERSION}\nappVersion: {ISTIO_VERSION}\n"));
         let values =
             "global:\n    # tag: latest\n    hub: registry/testing\n    tag: latest\n    other: latest\n";
-        let values = stamp("values.yaml", values, &mut stamped);
+        let values = stamp("values.yaml", values, ISTIO_VERSION, &mut stamped);
         let expected = format!(
             "global:\n    # tag: latest\n    hub: {ISTIO_HUB}\n    tag: {ISTIO_VERSION}\n    other: latest\n"
         );

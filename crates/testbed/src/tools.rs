@@ -23,6 +23,12 @@ use crate::paths::{cache_dir, repo_root};
 pub const KUBERNETES_VERSION: &str = "1.35.4";
 /// The Istio release the test bed installs when nothing else is asked for.
 pub const ISTIO_VERSION: &str = "1.31.1";
+/// The Istio releases it installs when [`ISTIO_VARIABLE`] names one, the oldest that is supported first.
+///
+/// They are built when they are first asked for. Their control plane and proxy agent run with the same Envoy.
+pub const OTHER_ISTIO_VERSIONS: [&str; 2] = ["1.24.0", "1.29.2"];
+/// The variable of the environment that names one of [`OTHER_ISTIO_VERSIONS`].
+pub const ISTIO_VARIABLE: &str = "TESTBED_ISTIO";
 /// The `hub` value of Istio's own release charts.
 pub const ISTIO_HUB: &str = "docker.io/istio";
 /// The Helm release that our charts are rendered and installed with.
@@ -38,10 +44,45 @@ struct GoSet {
     minutes: f32,
 }
 
-fn go_sets() -> [GoSet; 4] {
+/// The Istio release that the environment asks for.
+fn istio_version() -> Result<String> {
+    match std::env::var(ISTIO_VARIABLE) {
+        Ok(version) if !version.is_empty() => Ok(version),
+        Ok(_) | Err(std::env::VarError::NotPresent) => Ok(ISTIO_VERSION.to_owned()),
+        Err(error) => bail!("{ISTIO_VARIABLE}: {error}"),
+    }
+}
+
+fn istio_set(version: &str) -> Result<GoSet> {
+    let (name, minutes) = match version {
+        ISTIO_VERSION => ("istio", 6.5),
+        "1.24.0" => ("istio-1.24", 4.0),
+        "1.29.2" => ("istio-1.29", 5.0),
+        other => bail!(
+            "{ISTIO_VARIABLE}={other}: the test bed has Istio {ISTIO_VERSION}, {}",
+            OTHER_ISTIO_VERSIONS.join(", ")
+        ),
+    };
+    let package = "istio.io/istio/pkg/version";
+    Ok(GoSet {
+        name,
+        packages: &[
+            "istio.io/istio/pilot/cmd/pilot-discovery",
+            "istio.io/istio/pilot/cmd/pilot-agent",
+            "istio.io/istio/istioctl/cmd/istioctl",
+        ],
+        rename: &[],
+        ldflags: format!(
+            "-s -w -X {package}.buildVersion={version} -X {package}.buildHub={ISTIO_HUB} \
+             -X {package}.buildTag={version}"
+        ),
+        minutes,
+    })
+}
+
+fn go_sets(istio: &str) -> Result<[GoSet; 4]> {
     let k8s = "k8s.io/component-base/version";
-    let istio = "istio.io/istio/pkg/version";
-    [
+    Ok([
         GoSet {
             name: "etcd",
             packages: &["go.etcd.io/etcd/server/v3"],
@@ -63,20 +104,7 @@ fn go_sets() -> [GoSet; 4] {
             ),
             minutes: 7.0,
         },
-        GoSet {
-            name: "istio",
-            packages: &[
-                "istio.io/istio/pilot/cmd/pilot-discovery",
-                "istio.io/istio/pilot/cmd/pilot-agent",
-                "istio.io/istio/istioctl/cmd/istioctl",
-            ],
-            rename: &[],
-            ldflags: format!(
-                "-s -w -X {istio}.buildVersion={ISTIO_VERSION} -X {istio}.buildHub={ISTIO_HUB} \
-                 -X {istio}.buildTag={ISTIO_VERSION}"
-            ),
-            minutes: 6.5,
-        },
+        istio_set(istio)?,
         GoSet {
             name: "helm",
             packages: &["helm.sh/helm/v4/cmd/helm"],
@@ -84,7 +112,7 @@ fn go_sets() -> [GoSet; 4] {
             ldflags: format!("-s -w -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}"),
             minutes: 2.0,
         },
-    ]
+    ])
 }
 
 /// Where every program is. [`ensure`] makes one, and a running cluster's [`crate::Session`] knows its own.
@@ -97,6 +125,8 @@ pub struct Tools {
     /// Folder with `pilot-discovery`, `pilot-agent`, `istioctl`, the stamped `manifests/` and
     /// `envoy_bootstrap.json`.
     pub istio: PathBuf,
+    /// The Istio release in that folder.
+    pub istio_version: String,
     /// Folder with `helm`.
     pub helm: PathBuf,
     /// Folder with the CRDs of the Gateway API's standard channel, of the version that Istio is built with.
@@ -143,8 +173,13 @@ fn key(parts: &[&[u8]]) -> String {
     hex(&hash.finalize())[..16].to_owned()
 }
 
+/// The folder with the set's `go.mod`.
+fn tool_set(set: &GoSet) -> PathBuf {
+    repo_root().join("crates/testbed/tools").join(set.name)
+}
+
 fn set_dir(set: &GoSet, go: &str) -> Result<PathBuf> {
-    let source = repo_root().join("crates/testbed/tools").join(set.name);
+    let source = tool_set(set);
     let read = |name: &str| {
         std::fs::read(source.join(name)).with_context(|| format!("read {}/{name}", source.display()))
     };
@@ -184,7 +219,7 @@ fn complete(dir: &Path) -> bool {
 pub fn missing() -> Result<Vec<Missing>> {
     let go = go_version()?;
     let mut list = Vec::new();
-    for set in go_sets() {
+    for set in go_sets(&istio_version()?)? {
         if !complete(&set_dir(&set, &go)?) {
             list.push(Missing { name: set.name.to_owned(), minutes: set.minutes });
         }
@@ -206,11 +241,13 @@ pub fn ensure() -> Result<Tools> {
     let root = cache_dir()?.join("tools");
     std::fs::create_dir_all(&root).with_context(|| format!("create {}", root.display()))?;
     let go = go_version()?;
-    let [etcd, kubernetes, istio, helm] = go_sets();
+    let istio_version = istio_version()?;
+    let [etcd, kubernetes, istio, helm] = go_sets(&istio_version)?;
     let tools = Tools {
         etcd: set_dir(&etcd, &go)?,
         kubernetes: set_dir(&kubernetes, &go)?,
         istio: set_dir(&istio, &go)?,
+        istio_version: istio_version.clone(),
         helm: set_dir(&helm, &go)?,
         gateway_api: gateway_api_dir(&go)?,
         envoy: envoy_dir()?.join("envoy"),
@@ -231,7 +268,13 @@ pub fn ensure() -> Result<Tools> {
     for set in [&etcd, &kubernetes, &istio, &helm] {
         let dir = set_dir(set, &go)?;
         if !complete(&dir) {
-            finish(&dir, |out| build_go(set, out))?;
+            finish(&dir, |out| {
+                build_go(set, out)?;
+                if dir == tools.istio {
+                    crate::istio::lay_charts(&tool_set(set), out, &istio_version)?;
+                }
+                Ok(())
+            })?;
         }
     }
     if !complete(&tools.gateway_api) {
@@ -295,7 +338,7 @@ pub fn verify(tools: &Tools) -> Result<()> {
 }
 
 fn build_go(set: &GoSet, out: &Path) -> Result<()> {
-    let source = repo_root().join("crates/testbed/tools").join(set.name);
+    let source = tool_set(set);
     let cores =
         std::thread::available_parallelism().map_or(2.0, |n| f32::from(u16::try_from(n.get()).unwrap_or(2)));
     eprintln!(
@@ -325,9 +368,6 @@ fn build_go(set: &GoSet, out: &Path) -> Result<()> {
         if out.join(from).exists() {
             std::fs::rename(out.join(from), out.join(to))?;
         }
-    }
-    if set.name == "istio" {
-        crate::istio::lay_charts(&source, out)?;
     }
     Ok(())
 }

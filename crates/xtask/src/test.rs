@@ -86,6 +86,11 @@ const THOROUGH: &[Part] = &[
         filter: "auth_crash",
         covers: "istio-integrator killed after each of its writes, where CI takes every tenth",
     },
+    Part {
+        name: "istio-versions",
+        filter: "",
+        covers: "Istio 1.24.0 and 1.29.2 as control plane and proxy agent: istiod, logins, ways around them",
+    },
     Part { name: "repeat", filter: "", covers: "all tests on clusters, ten times in a row" },
     Part {
         name: "ordinary-user",
@@ -256,6 +261,7 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
         println!("{}: {}", candidate.name, candidate.covers);
         let result = match candidate.name {
             "crashes" => prepared.every_write(candidate.filter),
+            "istio-versions" => istio_versions(prepared),
             "repeat" => repeat(prepared, &inputs),
             "ordinary-user" => ordinary_user(prepared),
             other => bail!("part {other} has no body"),
@@ -277,6 +283,23 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bail!("failed: {}", failed.join(", "))
+}
+
+/// What of the tests on clusters is run with each Istio: modules of tests/e2e.
+const OF_EVERY_ISTIO: [&str; 3] = ["istio::", "auth::", "auth_disguises::"];
+
+/// Runs tests with Istio releases other than the one that CI takes; each is built when it is first needed.
+fn istio_versions(prepared: &Prepared) -> Result<()> {
+    let program = prepared.e2e_program()?;
+    for version in testbed::tools::OTHER_ISTIO_VERSIONS {
+        for module in OF_EVERY_ISTIO {
+            println!("istio-versions: Istio {version}, {module}");
+            let mut command = prepared.command(Command::new(&program));
+            command.arg(module).env(testbed::tools::ISTIO_VARIABLE, version);
+            ordinary::run(&mut command).with_context(|| format!("Istio {version}, {module}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Ten rounds, one after the other. Those that passed on these very files are not run again, so that a part that was

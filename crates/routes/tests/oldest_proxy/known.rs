@@ -14,10 +14,12 @@ pub(crate) enum Kind {
     Field,
     Lua,
     Attribute,
+    Metadata,
+    Istio,
 }
 
 struct Entry {
-    /// What a field holds.
+    /// What a field holds, or a method returns.
     holds: Option<String>,
     /// The release that brought it, or the versions of Istio that have it.
     since: String,
@@ -36,8 +38,10 @@ impl Known {
             let (kind, name, holds, since, source) = match columns[..] {
                 ["field", name, holds, since, source] => (Kind::Field, name, Some(holds), since, source),
                 ["extension", name, since, source] => (Kind::Extension, name, None, since, source),
-                ["lua", name, since, source] => (Kind::Lua, name, None, since, source),
+                ["lua", name, holds, since, source] => (Kind::Lua, name, Some(holds), since, source),
                 ["attribute", name, since, source] => (Kind::Attribute, name, None, since, source),
+                ["metadata", name, since, source] => (Kind::Metadata, name, None, since, source),
+                ["istio", name, holds, since, source] => (Kind::Istio, name, Some(holds), since, source),
                 _ => panic!("known.txt: {line}"),
             };
             let entry =
@@ -47,9 +51,15 @@ impl Known {
         Self(entries.collect())
     }
 
-    /// What a field holds: a message, a map of messages, or a plain value.
-    pub(crate) fn holds(&self, field: &str) -> Option<&str> {
-        self.0.get(&(Kind::Field, field.to_owned()))?.holds.as_deref()
+    /// What a field holds: a message, a map of messages, or a plain value; what a method returns; whether a part of
+    /// Istio's schema is a map.
+    pub(crate) fn holds(&self, kind: Kind, name: &str) -> Option<&str> {
+        self.0.get(&(kind, name.to_owned()))?.holds.as_deref()
+    }
+
+    /// Everything of a kind.
+    pub(crate) fn names(&self, kind: Kind) -> impl Iterator<Item = &str> {
+        self.0.keys().filter(move |(of, _)| *of == kind).map(|(_, name)| name.as_str())
     }
 
     /// Why a thing must not be used, if it must not.
@@ -59,7 +69,10 @@ impl Known {
         };
         let there = match kind {
             Kind::Extension => since.split(' ').any(|version| version == OLDEST_ISTIO),
-            Kind::Field | Kind::Lua | Kind::Attribute => number(since) <= number(OLDEST_ENVOY),
+            Kind::Istio => number(since) <= number(OLDEST_ISTIO),
+            Kind::Field | Kind::Lua | Kind::Attribute | Kind::Metadata => {
+                number(since) <= number(OLDEST_ENVOY)
+            }
         };
         (!there).then(|| format!("{kind:?} {name}: {since} brought it ({source})"))
     }

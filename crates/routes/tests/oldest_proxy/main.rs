@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+mod istio;
 mod known;
+mod lua;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,37 +92,31 @@ impl Walk<'_> {
     fn field(&mut self, of_type: &str, field: &str, value: &Value) {
         let name = format!("{of_type}.{field}");
         self.look(Kind::Field, &name);
-        if let Some(holds) = self.known.holds(&name).filter(|holds| *holds != "-") {
+        if let Some(holds) = self.known.holds(Kind::Field, &name).filter(|holds| *holds != "-") {
             let (holds, of_map) = holds.strip_prefix("map of ").map_or((holds, false), |holds| (holds, true));
             let values = value.as_object().filter(|_| of_map).map(|map| map.values().collect());
             values.unwrap_or_else(|| vec![value]).into_iter().for_each(|value| self.message(holds, value));
         }
         match name.as_str() {
-            "envoy.config.core.v3.DataSource.inline_string" => self.script(value.as_str().unwrap()),
+            "envoy.config.core.v3.DataSource.inline_string" => {
+                for (kind, used) in lua::uses(self.known, value.as_str().unwrap()) {
+                    self.look(kind, &used);
+                }
+            }
+            "envoy.extensions.filters.http.ext_authz.v3.ExtAuthz.filter_enabled_metadata" => {
+                let place = value["filter"].as_str().unwrap();
+                self.look(Kind::Metadata, place);
+                for segment in value["path"].as_array().unwrap() {
+                    let key = segment["key"].as_str().unwrap().trim_start_matches("ii_");
+                    self.look(Kind::Metadata, &format!("{place}/{key}"));
+                }
+            }
             "google.api.expr.v1alpha1.Call.function" => self.look(Kind::Attribute, value.as_str().unwrap()),
             "google.api.expr.v1alpha1.Expr.select_expr" => {
                 let object = value["operand"]["ident_expr"]["name"].as_str().unwrap();
                 self.look(Kind::Attribute, &format!("{object}.{}", value["field"].as_str().unwrap()));
             }
             _ => {}
-        }
-    }
-
-    /// Every call in a script: of a method (`h:headers(`), of a library (`string.sub(`) and of a function of Lua's own.
-    fn script(&mut self, text: &str) {
-        for (end, _) in text.match_indices('(') {
-            let before = &text[..end];
-            let start = before
-                .rfind(|c: char| !(c.is_ascii_alphanumeric() || "_.:".contains(c)))
-                .map_or(0, |at| at + 1);
-            let called = &before[start..];
-            let called = called.rsplit(':').next().unwrap();
-            // A bracket alone, the condition of an `if`, and the function that Envoy calls.
-            let is_call =
-                !called.is_empty() && !["if", "and", "or", "not", "envoy_on_request"].contains(&called);
-            if is_call {
-                self.look(Kind::Lua, called);
-            }
         }
     }
 }
@@ -145,8 +141,16 @@ fn the_walk_sees_all_of_a_chain() {
         "xds.route_name",
         "startsWith",
         "!_",
-        "dynamicMetadata",
-        "respond",
+        "envoy.filters.http.rbac/shadow_effective_policy_id",
+        "envoy.filters.http.ext_authz",
+        "info:dynamicMetadata",
+        "dynamic:get",
+        "dynamic:set",
+        "headers:get",
+        "headers:add",
+        "headers:remove",
+        "headers:replace",
+        "stream:respond",
         "string.gsub",
         "ipairs",
     ] {
@@ -164,6 +168,20 @@ fn what_is_too_new_or_unknown_is_found() {
         (format!("{enter}/default_source_code"), script("h:streamInfo():routeName()"), "routeName"),
         (format!("{enter}/default_source_code"), script("h:clearRouteCache()"), "clearRouteCache"),
         (format!("{enter}/default_source_code"), script("os.execute('x')"), "os.execute"),
+        // Methods that another of Envoy's objects has, and those of what nothing is known of.
+        (format!("{enter}/default_source_code"), script("h:headers():set('a', 'b')"), "headers:set"),
+        (format!("{enter}/default_source_code"), script("h:get('a')"), "stream:get"),
+        (format!("{enter}/default_source_code"), script("x:headers()"), "x:headers"),
+        (
+            format!("{enter}/default_source_code"),
+            script("h:streamInfo():dynamicMetadata():get('envoy.filters.http.jwt_authn')"),
+            "envoy.filters.http.jwt_authn",
+        ),
+        (
+            enter.clone(),
+            json!({"@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua", "clear_route_cache": true}),
+            "clear_route_cache",
+        ),
         (format!("{select}{attribute}"), json!("virtual_host_name"), "xds.virtual_host_name"),
         (format!("{select}{attribute}"), json!("no_such_thing"), "xds.no_such_thing"),
         (
