@@ -15,7 +15,9 @@ fn walk(known: &Known, path: &str, value: &Value, seen: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => {
             let items_path = format!("{path}[]");
-            items.iter().for_each(|item| walk(known, &items_path, item, seen));
+            for item in items {
+                walk(known, &items_path, item, seen);
+            }
             seen.insert(items_path);
         }
         Value::Object(_) if known.holds(Kind::Istio, path) == Some("map") => {

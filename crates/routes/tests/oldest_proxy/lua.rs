@@ -73,7 +73,7 @@ impl Reader<'_> {
                 self.uses.extend(place.map(|place| (Kind::Metadata, place[1].to_owned())));
                 self.uses.push((Kind::Lua, method.clone()));
             }
-            object = self.known.holds(Kind::Lua, &method).unwrap_or("-").to_owned();
+            self.known.holds(Kind::Lua, &method).unwrap_or("-").clone_into(&mut object);
             rest = &arguments[closed(arguments)..];
         }
         (object, rest)
