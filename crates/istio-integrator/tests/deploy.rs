@@ -93,12 +93,17 @@ fn a_wrong_argument_is_named() {
 }
 
 #[test]
-fn every_example_of_the_book_is_accepted() {
+fn every_example_of_the_book_is_accepted_but_that_of_conflicts() {
     let examples = deploy().join("../docs/examples");
-    let first = examples.join("first-route.yaml").display().to_string();
+    let example = |name: &str| examples.join(name).display().to_string();
+    let (first, hosts, conflict) =
+        (example("first-route.yaml"), example("hosts.yaml"), example("conflict.yaml"));
     let mut seen = 0;
     for entry in fs::read_dir(&examples).unwrap() {
         let path = entry.unwrap().path().display().to_string();
+        if path == conflict {
+            continue;
+        }
         let mut args = vec!["compile", "-f", &first];
         if path != first {
             args.extend(["-f", &path]);
@@ -109,6 +114,17 @@ fn every_example_of_the_book_is_accepted() {
         seen += 1;
     }
     assert!(seen >= 6, "only {seen} examples");
+    let output = integrator(&["compile", "-f", &first, "-f", &hosts, "-f", &conflict]);
+    let verdicts = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "a request that is refused: {verdicts}");
+    for told in [
+        "team-b/other-shop: Accepted is False (HostConflict): host shop.example.com belongs to the older request shop/shop",
+        "team-b/other-catalog: Accepted is False (PathConflict): path /catalog of host www.example.com belongs to the older \
+         request team-a/catalog-public",
+    ] {
+        assert!(verdicts.contains(told), "{told}\n{verdicts}");
+    }
+    assert_eq!(verdicts.matches("Accepted is False").count(), 2, "{verdicts}");
 }
 
 #[test]
