@@ -1,16 +1,21 @@
 //! `cargo xtask test --cluster existing`, pointed at a second test bed through its kubeconfig alone.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use testbed::harness::{Ctx, Test, run_command};
+use testbed::harness::{Ctx, Test, eventually, run_command};
 use testbed::{Options, Session, test};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![test!(a_second_test_bed_through_its_kubeconfig_alone).limit_seconds(400)]
 }
+
+/// Set: all portable tests run on the second test bed, and one run is interrupted before. Else two of them do; the others
+/// run on the test bed like all tests.
+const WHOLE: &str = "E2E_EXISTING_WHOLE";
 
 /// Where the second test bed "pulls" images from.
 const PREFIX: &str = "registry.example.org:5000/team";
@@ -40,14 +45,24 @@ async fn a_second_test_bed_through_its_kubeconfig_alone(t: Ctx) -> Result<()> {
         ensure!(!ok && log.contains("--yes"), "it asked nobody and went on:\n{log}");
         ensure!(objects(&session).await? == before, "something was changed without consent");
 
-        let (ok, log) = existing(&kubeconfig, &["--image-prefix", PREFIX, "--yes"]).await?;
+        let whole = std::env::var_os(WHOLE).is_some();
+        if whole {
+            interrupted(&session, &kubeconfig).await?;
+            ensure!(objects(&session).await? == before, "an interrupted run left something, or took it");
+        }
+
+        let mut args = vec!["--image-prefix", PREFIX, "--yes"];
+        if !whole {
+            args.extend(["--", "existing_last"]);
+        }
+        let (ok, log) = existing(&kubeconfig, &args).await?;
         ensure!(ok, "{log}");
-        eprintln!("{log}");
+        let passed = if whole { "7 passed; 0 failed" } else { "1 passed; 0 failed" };
         for part in [
+            passed,
             "context theirs, server https://",
             "revision default, istiod in istio-system",
             "Images       registry.example.org:5000/team/istio-integrator:dev",
-            "auth::a_login_is_asked_for_where_it_shall_be",
             "test existing_last::uninstalling_closes_and_leaves_nothing ... ok",
             "Nothing of the run is left in the cluster.",
         ] {
@@ -66,6 +81,13 @@ async fn a_second_test_bed_through_its_kubeconfig_alone(t: Ctx) -> Result<()> {
 /// Runs the command as `cargo xtask` does, with nothing of the test bed in its environment; gives whether it succeeded, and
 /// what it printed.
 async fn existing(kubeconfig: &Path, args: &[&str]) -> Result<(bool, String)> {
+    let mut command = command(kubeconfig, args)?;
+    let out = tokio::task::spawn_blocking(move || command.output()).await?.context("run the command")?;
+    let text = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok((out.status.success(), text.concat()))
+}
+
+fn command(kubeconfig: &Path, args: &[&str]) -> Result<std::process::Command> {
     let mut command = std::process::Command::new(std::env::current_exe()?);
     command.args(["__testbed", "existing", "--context", "theirs", "--kubeconfig"]).arg(kubeconfig).args(args);
     for (name, _) in std::env::vars_os() {
@@ -74,9 +96,29 @@ async fn existing(kubeconfig: &Path, args: &[&str]) -> Result<(bool, String)> {
         }
     }
     command.stdin(Stdio::null());
-    let out = tokio::task::spawn_blocking(move || command.output()).await?.context("run the command")?;
-    let text = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    Ok((out.status.success(), text.concat()))
+    Ok(command)
+}
+
+/// Ctrl-C in the middle of the tests: what they made is removed all the same.
+async fn interrupted(session: &Session, kubeconfig: &Path) -> Result<()> {
+    let mut command = command(kubeconfig, &["--image-prefix", PREFIX, "--yes"])?;
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+    let gateways = ["get", "pods", "-A", "-l", "sidecar.istio.io/inject=true", "-o", "name"];
+    eventually("the gateway of a test", 120, || async {
+        ensure!(run_command(session.kubectl(gateways), None).await?.contains("edge"));
+        Ok(())
+    })
+    .await?;
+    testbed::signal_group(&child, "SIGINT")?;
+    let out = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        let out = child.stdout.take().context("the command's output")?;
+        std::io::Read::read_to_string(&mut std::io::BufReader::new(out), &mut text)?;
+        anyhow::Ok((child.wait()?, text))
+    });
+    let (status, log) = out.await??;
+    ensure!(!status.success() && log.contains("Nothing of the run is left"), "{status}: {log}");
+    Ok(())
 }
 
 /// What has to be there before anything is begun.

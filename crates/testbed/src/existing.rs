@@ -34,7 +34,8 @@ pub const MARK: &str = "testbed.istio-operators.io/run";
 const OWN: &str = "istio-integrator";
 
 /// Command line of a run on an existing cluster.
-#[derive(Clone, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// The kubeconfig file. Default: as kubectl, the variable KUBECONFIG, or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
@@ -59,6 +60,20 @@ pub struct Args {
     pub clean_up: bool,
 }
 
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            context: None,
+            image_prefix: target::REPOSITORY.to_owned(),
+            image_tag: target::TAG.to_owned(),
+            revision: None,
+            yes: false,
+            clean_up: false,
+        }
+    }
+}
+
 /// Runs the portable tests of a test program, those that `rest` selects, and removes all that they made.
 ///
 /// # Errors
@@ -68,12 +83,21 @@ pub fn run(args: &Args, program: &Path, rest: &[String]) -> Result<ExitCode> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(execute(args, program, rest))
 }
 
+/// Command line of the role `existing`.
+#[derive(Debug, clap::Parser)]
+#[command(no_binary_name = true)]
+struct Role {
+    #[command(flatten)]
+    args: Args,
+    /// Passed to the tests.
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
 /// The role `existing`: this very program has the tests.
 pub(crate) fn role(args: &[std::ffi::OsString]) -> Result<ExitCode> {
-    use clap::{Args as _, FromArgMatches as _};
-    let command = Args::augment_args(clap::Command::new("existing").no_binary_name(true));
-    let args = Args::from_arg_matches(&command.try_get_matches_from(args)?)?;
-    run(&args, &std::env::current_exe()?, &[])
+    let Role { args, rest } = clap::Parser::try_parse_from(args)?;
+    run(&args, &std::env::current_exe()?, &rest)
 }
 
 /// Lets the kernel end this process when the run's does: nobody would remove what it still makes.
@@ -96,7 +120,7 @@ async fn execute(args: &Args, program: &Path, rest: &[String]) -> Result<ExitCod
         mesh.version, mesh.revision, mesh.namespace, mesh.root_namespace
     );
     println!("Images       {} {}", target.image(OWN), target.image("test-server"));
-    discover::permitted(&target).await?;
+    discover::permitted(&client).await?;
     discover::free(&target, &client).await?;
     let tests = selected(program, rest).await?;
     print!("{}", plan(&target, &tests));
@@ -192,9 +216,9 @@ async fn selected(program: &Path, rest: &[String]) -> Result<Vec<String>> {
 }
 
 fn plan(target: &Target, tests: &[String]) -> String {
-    let tests: String = tests.iter().map(|test| format!("  {test}\n")).collect();
+    let tests = tests.join("\n  ");
     format!(
-        "Tests\n{tests}\
+        "Tests\n  {tests}\n\
          To be made, and removed at the end, however it ends\n  \
          namespace {OWN} and the other objects of deploy/integrator: three CRDs, ClusterRole, ClusterRoleBinding,\n    \
          a Role and RoleBinding in {root}; with the CRDs go all objects of their kinds\n  \

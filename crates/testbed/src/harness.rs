@@ -271,7 +271,7 @@ async fn new_site(cluster: &Site, test: &str) -> Result<Site> {
         test.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let stem = stem.replace("--", "-");
     let metadata = serde_json::json!({"generateName": format!("t-{}-", &stem[..stem.len().min(45)])});
-    let name = make_namespace(&cluster.client, &cluster.namespace_object(metadata)?).await?;
+    let name = make_namespace(&cluster.client, &cluster.namespace_object(&metadata)?).await?;
     Ok(cluster.at(&name))
 }
 

@@ -62,13 +62,13 @@ impl Site {
     /// end of the run, whatever becomes of the test; on the test bed it goes with the cluster.
     pub async fn sibling(&self, suffix: &str) -> Result<Self> {
         let object =
-            self.namespace_object(serde_json::json!({"name": format!("{}-{suffix}", self.namespace)}))?;
+            self.namespace_object(&serde_json::json!({"name": format!("{}-{suffix}", self.namespace)}))?;
         let name = make_namespace(&self.client, &object).await?;
         Ok(self.at(&name))
     }
 
     /// The Namespace that a test on this cluster is given, with this metadata and what marks it.
-    pub(crate) fn namespace_object(&self, metadata: serde_json::Value) -> Result<Namespace> {
+    pub(crate) fn namespace_object(&self, metadata: &serde_json::Value) -> Result<Namespace> {
         let mut object: Namespace = serde_json::from_value(serde_json::json!({"metadata": metadata}))?;
         if let Place::Existing(target) = &self.place {
             object.metadata.labels = Some([target.mark()].into());

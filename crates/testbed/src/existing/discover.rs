@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
 
 use super::{MARK, Mesh, OWN, Target};
@@ -75,20 +76,24 @@ async fn root_namespace(client: &kube::Client, namespace: &str, revision: &str) 
 }
 
 /// Whether the user may do what installing takes.
-pub(super) async fn permitted(target: &Target) -> Result<()> {
+pub(super) async fn permitted(client: &kube::Client) -> Result<()> {
     let kinds = [
-        "namespaces",
-        "customresourcedefinitions.apiextensions.k8s.io",
-        "clusterroles.rbac.authorization.k8s.io",
-        "clusterrolebindings.rbac.authorization.k8s.io",
+        ("", "namespaces"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ];
-    for kind in kinds {
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    for (group, resource) in kinds {
         for verb in ["create", "delete"] {
-            // It exits with 1 for "no".
-            let answer = target.ask(&["auth", "can-i", verb, kind], None).await;
+            let review: SelfSubjectAccessReview = serde_json::from_value(serde_json::json!({
+                "metadata": {},
+                "spec": {"resourceAttributes": {"group": group, "resource": resource, "verb": verb}},
+            }))?;
+            let answer = reviews.create(&PostParams::default(), &review).await?.status;
             ensure!(
-                answer.as_ref().is_ok_and(|text| text.trim() == "yes"),
-                "the kubeconfig's user may not {verb} {kind}; use one with an administrator's rights ({answer:?})"
+                answer.is_some_and(|status| status.allowed),
+                "the kubeconfig's user may not {verb} {resource}; use one with an administrator's rights"
             );
         }
     }
@@ -123,14 +128,14 @@ pub(super) async fn free(target: &Target, client: &kube::Client) -> Result<()> {
 
 /// Namespaces that a run made, as `namespace/NAME`.
 pub(super) async fn left(target: &Target) -> Result<Vec<String>> {
-    lines(&target.ask(&["get", "namespaces", "-l", MARK, "-o", "name"], None).await?)
+    Ok(lines(&target.ask(&["get", "namespaces", "-l", MARK, "-o", "name"], None).await?))
 }
 
 /// Objects of `deploy/integrator` that are there, as `KIND/NAME`.
 pub(super) async fn installed(target: &Target) -> Result<Vec<String>> {
     let rendered = target.rendered("deploy/integrator")?;
     let get = ["get", "-f", "-", "--ignore-not-found", "-o", "name"];
-    lines(&target.ask(&get, Some(rendered)).await?)
+    Ok(lines(&target.ask(&get, Some(rendered)).await?))
 }
 
 /// What some istio-integrator generated, as `KIND NAMESPACE/NAME`.
@@ -142,9 +147,9 @@ pub(super) async fn generated(target: &Target, client: &kube::Client) -> Result<
     let kinds = "virtualservices.networking.istio.io,envoyfilters.networking.istio.io";
     let label = format!("app.kubernetes.io/managed-by={OWN}");
     let columns = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
-    lines(&target.ask(&["get", kinds, "-A", "-l", &label, "-o", columns], None).await?)
+    Ok(lines(&target.ask(&["get", kinds, "-A", "-l", &label, "-o", columns], None).await?))
 }
 
-fn lines(text: &str) -> Result<Vec<String>> {
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }

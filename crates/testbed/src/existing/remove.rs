@@ -68,7 +68,7 @@ pub(super) async fn everything(target: &Target, client: &kube::Client) -> Result
             problems.extend(target.ask(&delete, None).await.err().map(|error| format!("{error:#}")));
         }
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let rest = rest(target, client).await?;
         if rest.is_empty() {

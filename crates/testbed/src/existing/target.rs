@@ -139,24 +139,7 @@ impl Target {
 
     /// Runs kubectl to its end and gives its standard output; it is ended when nobody waits for it any more.
     pub(super) async fn ask(&self, args: &[&str], input: Option<String>) -> Result<String> {
-        let mut command = tokio::process::Command::from(self.kubectl(args));
-        command.kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        let mut child = command.spawn().context("start kubectl, which has to be on the PATH")?;
-        let stdin = child.stdin.take();
-        let write = async {
-            if let (Some(mut stdin), Some(text)) = (stdin, input) {
-                // One that ends early breaks the pipe; its exit status says more than that.
-                let _ = stdin.write_all(text.as_bytes()).await;
-            }
-        };
-        let ((), out) = tokio::join!(write, child.wait_with_output());
-        let out = out?;
-        if !out.status.success() {
-            let error = String::from_utf8_lossy(&out.stderr).trim().to_owned();
-            bail!("kubectl {} failed ({}): {error}", args.join(" "), out.status);
-        }
-        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+        ended(self.kubectl(args).into(), input).await.with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
     /// A folder of `deploy/` as `kubectl apply -k` has it, but for what `docs/install.md` tells users to change: the
@@ -179,5 +162,78 @@ fn read(kubeconfig: Option<&Path>) -> Result<Kubeconfig> {
         Some(file) => Kubeconfig::read_from(file).with_context(|| format!("read {}", file.display())),
         None => Kubeconfig::read()
             .context("read the kubeconfig; name another one with --kubeconfig or KUBECONFIG"),
+    }
+}
+
+/// A command's standard output, once it has ended well.
+async fn ended(mut command: tokio::process::Command, input: Option<String>) -> Result<String> {
+    command.kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.spawn().context("it has to be on the PATH")?;
+    let stdin = child.stdin.take();
+    let write = async {
+        if let (Some(mut stdin), Some(text)) = (stdin, input) {
+            // One that ends early breaks the pipe; its exit status says more than that.
+            let _ = stdin.write_all(text.as_bytes()).await;
+        }
+    };
+    let ((), out) = tokio::join!(write, child.wait_with_output());
+    let out = out?;
+    if !out.status.success() {
+        bail!("failed ({}): {}", out.status, String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "mine",
+        "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.1:6443"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [
+            {"name": "mine", "context": {"cluster": "c", "user": "u"}},
+            {"name": "torn", "context": {"cluster": "gone", "user": "u"}}]}"#;
+
+    fn resolved(change: impl Fn(&mut Args)) -> Result<Target> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("config");
+        std::fs::write(&path, FILE)?;
+        let mut args = Args { kubeconfig: Some(path), ..Args::default() };
+        change(&mut args);
+        Target::resolve(&args)
+    }
+
+    #[test]
+    fn the_current_context_is_named_in_every_call() {
+        let target = resolved(|_| {}).unwrap();
+        assert_eq!(target.says(), "context mine, server https://192.0.2.1:6443");
+        assert_eq!(target.image("test-server"), "istio-operators/test-server:dev");
+        let command = target.kubectl(["get", "pods"]);
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        assert_eq!(args[0], "--kubeconfig");
+        assert_eq!(args[2..], ["--context", "mine", "get", "pods"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_there_is() {
+        let error = |change: fn(&mut Args)| format!("{:#}", resolved(change).unwrap_err());
+        let unknown = error(|args| args.context = Some("yours".to_owned()));
+        assert!(unknown.contains("no context \"yours\"; there are: mine, torn"), "{unknown}");
+        let torn = error(|args| args.context = Some("torn".to_owned()));
+        assert!(torn.contains("\"gone\""), "{torn}");
+        let slash = error(|args| args.image_prefix = "registry.example.org/".to_owned());
+        assert!(slash.contains("without a slash at the end"), "{slash}");
+        let space = error(|args| args.image_tag = "a\nb".to_owned());
+        assert!(space.contains("cannot be part of an image's name"), "{space}");
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_command_line() {
+        use clap::{Args as _, FromArgMatches as _};
+        let command = Args::augment_args(clap::Command::new("test").no_binary_name(true));
+        let args = Args::from_arg_matches(&command.get_matches_from([""; 0])).unwrap();
+        assert_eq!(args, Args::default());
     }
 }
