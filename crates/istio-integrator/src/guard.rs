@@ -90,8 +90,6 @@ pub(crate) struct Guard {
     states: BTreeMap<Key, ChainState>,
     known: BTreeMap<Key, Known>,
     chain_of: BTreeMap<ObjectKey, Result<Key, Finding>>,
-    /// What the pods of each gateway are called.
-    pods_of: BTreeMap<ObjectKey, String>,
     failures: ObjectBackoff<Key>,
 }
 
@@ -117,7 +115,6 @@ impl Guard {
             states: BTreeMap::new(),
             known: BTreeMap::new(),
             chain_of: BTreeMap::new(),
-            pods_of: BTreeMap::new(),
             failures: ObjectBackoff::new(FAILURE),
         }
     }
@@ -152,8 +149,8 @@ impl Guard {
             (key.clone(), GuardedGateway { selector: view.selector.clone(), pods: pods.collect() })
         });
         let guarded = guarded.collect();
-        self.pods_of = pod_sets(&guarded);
         let groups = groups(&guarded);
+        let mut pods_of = pod_sets(&guarded, &groups);
         let services = self.caches.services.snapshot();
         let tags: BTreeMap<String, String> =
             services.values().filter_map(|entry| entry.value.tag.clone()).collect();
@@ -193,16 +190,19 @@ impl Guard {
         for key in &live_names {
             self.look(key, &token_key, now);
         }
-        self.gateways.keys().map(|gateway| (gateway.clone(), self.facts_of(gateway))).collect()
+        let of_gateway = |gateway: &ObjectKey| {
+            let facts = ChainFacts { pods: pods_of.remove(gateway), ..self.facts_of(gateway) };
+            (gateway.clone(), facts)
+        };
+        self.gateways.keys().map(of_gateway).collect()
     }
 
     fn facts_of(&self, gateway: &ObjectKey) -> ChainFacts {
-        let facts = match self.chain_of.get(gateway) {
+        match self.chain_of.get(gateway) {
             Some(Ok(key)) => self.known.get(key).map(|known| known.facts.clone()).unwrap_or_default(),
             Some(Err(finding)) => ChainFacts { chain: Some(Err(finding.clone())), ..ChainFacts::default() },
             None => ChainFacts::default(),
-        };
-        ChainFacts { pods: self.pods_of.get(gateway).cloned(), ..facts }
+        }
     }
 
     fn fallback(&self) -> Environment {

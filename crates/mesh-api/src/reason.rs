@@ -90,8 +90,8 @@ reasons! {
     HostConflict:
         "The host belongs to an older request: of another namespace, where the binding does not share it, or through \
          another Gateway of the same pods and port, whose routes Istio would mix with these.",
-        "Use another host, or ask the owner of the binding to set `shared` on it. If the older request goes, this one \
-         takes over by itself.";
+        "Use another host; or ask the owner of the binding to set `shared` on it, or name the binding of the Gateway that \
+         the message tells. If the older request goes, this one takes over by itself.";
     PathConflict:
         "An older request serves the same path of the same host.",
         "Use another path. If the older route goes, this one takes over by itself.";

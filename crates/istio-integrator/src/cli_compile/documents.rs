@@ -100,16 +100,21 @@ impl Documents {
         root_namespace: &str,
     ) -> (Output, Vec<EnvoyFilter>) {
         let mut compiler = Compiler::default();
-        let gateways = self.selectors.iter().map(|(key, selector)| {
-            (key.clone(), GuardedGateway { selector: selector.clone(), pods: BTreeSet::new() })
+        // Those that bindings name, as the operator does: a file may hold others.
+        let named = self.bindings.iter().filter_map(|binding| binding.spec.gateway.istio_gateway.as_ref());
+        let gateways = named.filter_map(|named| {
+            let key = ObjectKey::new(&named.namespace, &named.name);
+            let selector = self.selectors.get(&key)?.clone();
+            Some((key, GuardedGateway { selector, pods: BTreeSet::new() }))
         });
         let gateways = gateways.collect();
-        for (gateway, pods) in pod_sets(&gateways) {
+        let groups = groups(&gateways);
+        for (gateway, pods) in pod_sets(&gateways, &groups) {
             self.chains.entry(gateway).or_default().pods = Some(pods);
         }
         let wanted = compiler.compile(&self.input(settings)).chains;
         let mut chains: BTreeMap<BTreeMap<String, String>, Chain> = BTreeMap::new();
-        for (gateway, group) in groups(&gateways) {
+        for (gateway, group) in groups {
             let Some(providers) = wanted.get(&gateway).cloned() else { continue };
             let facts = self.chains.entry(gateway).or_default();
             match group {

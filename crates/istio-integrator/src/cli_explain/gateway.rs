@@ -40,8 +40,9 @@ pub(super) fn chains(world: &World) -> BTreeMap<ObjectKey, ChainFacts> {
         (key.clone(), GuardedGateway { selector: spec.selector.clone(), pods })
     });
     let guarded = guarded.collect();
-    let mut sets = pod_sets(&guarded);
-    let facts = groups(&guarded).into_iter().map(|(gateway, group)| {
+    let groups = groups(&guarded);
+    let mut sets = pod_sets(&guarded, &groups);
+    let facts = groups.into_iter().map(|(gateway, group)| {
         let facts = match group {
             Err(finding) => ChainFacts { chain: Some(Err(finding)), ..ChainFacts::default() },
             Ok(selector) => {

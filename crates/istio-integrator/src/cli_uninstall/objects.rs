@@ -41,12 +41,12 @@ struct Labelled {
 }
 
 impl Labelled {
-    fn read(kind: &str, object: &DynamicObject, instance: &str) -> Self {
+    fn read(kind: &str, object: &DynamicObject, live: Live) -> Self {
         let meta = &object.metadata;
         let Key { namespace, name } = Key::of(meta);
         Self {
             target: Target { kind: kind.to_owned(), namespace, name },
-            live: guard::live(object, super::IDENTITY, instance),
+            live,
             version: meta.resource_version.clone().unwrap_or_default(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
         }
@@ -142,39 +142,20 @@ impl Objects {
         Ok(found)
     }
 
-    async fn labelled(
-        &self,
-        api: &Api<DynamicObject>,
-        resource: &ApiResource,
-    ) -> Result<Vec<Labelled>, CallError> {
-        match list(api, Some(&labels())).await {
-            Ok(objects) => {
-                let read = |object| Labelled::read(&resource.kind, object, &self.namespace);
-                Ok(objects.iter().map(read).collect())
-            }
-            // Without the kind there is nothing of it.
-            Err(error) if error.is_not_found() => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
-    }
-
     async fn routes(&self) -> Result<Vec<Labelled>, CallError> {
         let resource = resource::<VirtualService>();
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        self.labelled(&api, &resource).await
+        labelled(&api, &resource, |object| Live::read(object, super::IDENTITY)).await
     }
 
     async fn chains(&self) -> Result<Vec<Labelled>, CallError> {
         let resource = resource::<EnvoyFilter>();
-        match self.labelled(&Api::<DynamicObject>::all_with(self.client.clone(), &resource), &resource).await
-        {
+        let live = |object: &DynamicObject| guard::live(object, super::IDENTITY, &self.namespace);
+        let wide = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
+        match labelled(&wide, &resource, live).await {
             Err(error) if is_forbidden(&error) => {
-                let api = Api::<DynamicObject>::namespaced_with(
-                    self.client.clone(),
-                    &self.root_namespace,
-                    &resource,
-                );
-                self.labelled(&api, &resource).await
+                let narrow = Api::namespaced_with(self.client.clone(), &self.root_namespace, &resource);
+                labelled(&narrow, &resource, live).await
             }
             answer => answer,
         }
@@ -281,6 +262,22 @@ impl Objects {
     }
 }
 
+async fn labelled(
+    api: &Api<DynamicObject>,
+    resource: &ApiResource,
+    live: impl Fn(&DynamicObject) -> Live,
+) -> Result<Vec<Labelled>, CallError> {
+    match list(api, Some(&labels())).await {
+        Ok(objects) => {
+            let read = |object| Labelled::read(&resource.kind, object, live(object));
+            Ok(objects.iter().map(read).collect())
+        }
+        // Without the kind there is nothing of it.
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 fn labels() -> String {
     format!("{MANAGED_BY_LABEL}={INTEGRATOR}")
 }
@@ -345,7 +342,9 @@ mod tests {
 
     #[test]
     fn only_what_we_applied_is_ours() {
-        let ours = |object: &DynamicObject| Labelled::read("VirtualService", object, "ours").is_ours();
+        let ours = |object: &DynamicObject| {
+            Labelled::read("VirtualService", object, Live::read(object, super::super::IDENTITY)).is_ours()
+        };
         assert!(ours(&object("istio-integrator", "istio-integrator", "Apply")));
         assert!(!ours(&object("istio-integrator", "kubectl", "Apply")), "a copy that kept the label");
         assert!(!ours(&object("istio-integrator", "istio-integrator", "Update")));

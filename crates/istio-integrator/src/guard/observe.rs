@@ -232,12 +232,17 @@ pub(crate) struct ObservedChain {
     pub(crate) written: Option<Time>,
 }
 
-/// What decides whether an object is written, by the integrator of this namespace.
+/// What decides whether a guard chain is written, by the integrator of this namespace. One that does not say whose it is may be
+/// another integrator's, and so is not ours.
 pub(crate) fn live(object: &DynamicObject, identity: Identity, instance: &str) -> Live {
     let mut live = Live::read(object, identity);
-    let theirs = object.labels().get(names::INSTANCE_LABEL).filter(|theirs| theirs.as_str() != instance);
-    if let Some(theirs) = theirs {
-        let managed_by = Some(format!("{} of namespace {theirs}", identity.managed_by));
+    let theirs = object.labels().get(names::INSTANCE_LABEL);
+    if matches!(live.ownership, Ownership::Ours(_)) && theirs.is_none_or(|theirs| theirs != instance) {
+        let whose = theirs.map_or_else(
+            || format!("that has lost its label {}", names::INSTANCE_LABEL),
+            |namespace| format!("of namespace {namespace}"),
+        );
+        let managed_by = Some(format!("{} {whose}", identity.managed_by));
         live.ownership = Ownership::Foreign(Owner { managed_by, managers: Vec::new() });
     }
     live
@@ -307,10 +312,13 @@ mod tests {
         assert!(matches!(read("ours").live.ownership, Ownership::Ours(_)));
         let Ownership::Foreign(owner) = read("theirs").live.ownership else { panic!("not seen as foreign") };
         assert!(owner.to_string().contains("istio-integrator of namespace ours"), "{owner}");
-        // One written before the label was made is ours.
+        // One that does not say whose it is may be anybody's.
         written["metadata"]["labels"].as_object_mut().unwrap().remove(names::INSTANCE_LABEL);
         let object: DynamicObject = serde_json::from_value(written.clone()).unwrap();
-        assert!(matches!(chain_of(&object, identity, "ours").live.ownership, Ownership::Ours(_)));
+        let unnamed = chain_of(&object, identity, "ours").live.ownership;
+        assert!(
+            matches!(unnamed, Ownership::Foreign(owner) if owner.to_string().contains(names::INSTANCE_LABEL))
+        );
     }
 
     fn chain_of(object: &DynamicObject, identity: Identity, instance: &str) -> ObservedChain {

@@ -43,16 +43,20 @@ pub fn groups(
         .collect()
 }
 
-/// What the pods of each Gateway are called: two Gateways have one name where they share pods, or may come to.
-pub fn pod_sets(gateways: &BTreeMap<ObjectKey, GuardedGateway>) -> BTreeMap<ObjectKey, String> {
+/// What the pods of each Gateway are called, by what [`groups()`] said of these Gateways: two Gateways have one name where they
+/// share pods, or may come to.
+pub fn pod_sets(
+    gateways: &BTreeMap<ObjectKey, GuardedGateway>,
+    groups: &BTreeMap<ObjectKey, Result<BTreeMap<String, String>, Finding>>,
+) -> BTreeMap<ObjectKey, String> {
     // An empty selector means every proxy, and so has pods in common with every other.
     let everywhere = gateways.values().any(|gateway| gateway.selector.is_empty());
-    let name = |group: Result<BTreeMap<String, String>, Finding>| match group {
+    let name = |group: &Result<BTreeMap<String, String>, Finding>| match group {
         _ if everywhere => "everywhere".to_owned(),
-        Ok(selector) => super::Chain::name(&selector),
+        Ok(selector) => super::Chain::name(selector),
         Err(_) => "overlapping".to_owned(),
     };
-    groups(gateways).into_iter().map(|(key, group)| (key, name(group))).collect()
+    groups.iter().map(|(key, group)| (key.clone(), name(group))).collect()
 }
 
 type Pods<'g> = BTreeMap<&'g BTreeMap<String, String>, (BTreeSet<&'g ObjectKey>, &'g ObjectKey)>;
@@ -164,7 +168,8 @@ mod tests {
         let sets = |list: &[GuardedGateway]| {
             let keyed = list.iter().enumerate();
             let keyed = keyed.map(|(n, gateway)| (ObjectKey::new("ns", format!("g{n}")), gateway.clone()));
-            pod_sets(&keyed.collect()).into_values().collect::<Vec<_>>()
+            let keyed = keyed.collect();
+            pod_sets(&keyed, &groups(&keyed)).into_values().collect::<Vec<_>>()
         };
         let apart = sets(&[gateway(a, &["p"]), gateway(b, &["q"])]);
         assert_ne!(apart[0], apart[1]);
