@@ -1,18 +1,15 @@
 //! Logins, through a real istiod and a real Envoy.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use http::Request;
 use testbed::harness::{Ctx, Test, eventually};
 use testbed::raw::{self, Http2};
 use testbed::test;
 
-use crate::auth_world::{
-    LOGIN, PROVIDER, World, auth_service, prepared, protected, provider, reached_web, request,
-};
+use crate::auth_watchman::Watchman;
+use crate::auth_world::{LOGIN, PROVIDER, auth_service, prepared, protected, provider, reached_web, request};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -91,46 +88,6 @@ async fn the_auth_service_stops_and_returns(t: Ctx) -> Result<()> {
     world.cleaned(&t).await
 }
 
-/// Asks for the protected path again and again without a login, and counts what comes.
-pub(crate) struct Watchman {
-    stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
-    opened: Arc<AtomicUsize>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Watchman {
-    pub(crate) fn start(world: &World) -> Self {
-        let (stop, asked, opened) = (Arc::default(), Arc::default(), Arc::default());
-        let (stopped, count, open) = (Arc::clone(&stop), Arc::clone(&asked), Arc::clone(&opened));
-        let (address, bytes) = (world.address, world.bytes("GET", "/", ""));
-        let task = tokio::spawn(async move {
-            let stopped: Arc<AtomicBool> = stopped;
-            while !stopped.load(Ordering::Relaxed) {
-                if let Ok(reply) = raw::once(address, bytes.as_bytes()).await {
-                    let count: &AtomicUsize = &count;
-                    count.fetch_add(1, Ordering::Relaxed);
-                    if reply.status == 200 {
-                        let open: &AtomicUsize = &open;
-                        open.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        });
-        Self { stop, asked, opened, task }
-    }
-
-    pub(crate) async fn end(self) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await?;
-        let (asked, opened) = (self.asked.load(Ordering::Relaxed), self.opened.load(Ordering::Relaxed));
-        ensure!(opened == 0, "{opened} of {asked} requests without a login were let through");
-        ensure!(asked > 20, "only {asked} requests were made, which shows nothing");
-        Ok(())
-    }
-}
-
 async fn a_deleted_chain_opens_nothing_and_comes_back(t: Ctx) -> Result<()> {
     let world = protected(&t).await?;
     let watchman = Watchman::start(&world);
@@ -201,21 +158,7 @@ async fn connections_from_before_are_no_way_around(t: Ctx) -> Result<()> {
 
 async fn a_changed_provider_is_taken_over_without_a_gap(t: Ctx) -> Result<()> {
     let world = protected(&t).await?;
-    let demanded = || async {
-        let routes = ["-n", "istio-integrator", "get", "virtualservices", "-o", "json"];
-        let all: serde_json::Value = serde_json::from_str(&t.kubectl(&routes).await?)?;
-        let mut of_host = all["items"].as_array().into_iter().flatten();
-        let object = of_host.find(|object| object["spec"]["hosts"][0] == world.host.as_str());
-        let names = object.context("the VirtualService")?["spec"]["http"].as_array().cloned();
-        let names = names
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|route| Some(route["name"].as_str()?.to_owned()));
-        let mut ids =
-            names.filter_map(|name| Some(name.strip_prefix("ii.auth-")?.split('.').next()?.to_owned()));
-        let id = ids.find(|id| id != "probe");
-        id.context("a protected route")
-    };
+    let demanded = || world.demanded(&t);
     let before = demanded().await?;
     let watchman = Watchman::start(&world);
     t.apply(&provider("    timeout: 3s\n")).await?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::harness::{Ctx, Test, eventually};
 use testbed::{Options, test};
 
-use crate::auth::Watchman;
+use crate::auth_watchman::Watchman;
 use crate::auth_world::{LOGIN, PROVIDER, World, prepared, protected, reached_web, request};
 
 pub(crate) fn tests() -> Vec<Test> {

@@ -3,19 +3,16 @@
 
 mod operator;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use http::Request;
 use serde_json::{Value, json};
 use testbed::fault::{Failure, Fault, Match, Rule, Stage, Victim, When};
 use testbed::harness::{Ctx, Test, eventually};
-use testbed::raw::{self, Http2};
 use testbed::{Options, test};
 
-use crate::auth_world::{LOGIN, PROVIDER, World, prepared_on, provider, reached_web};
+use crate::auth_watchman::Watchman;
+use crate::auth_world::{LOGIN, PROVIDER, World, prepared_on, provider, routes_of};
 use operator::Operator;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -88,7 +85,7 @@ async fn killed_after_a_write_or_refused_it_opens_nothing(t: Ctx) -> Result<()> 
         operator.faults().clear();
         converged(&t, &reference, &operator, what).await?;
         operator.stop();
-        watchman.end().await
+        watchman.end_after(500).await
     })
     .await
 }
@@ -128,10 +125,10 @@ async fn scenario(t: &Ctx, world: &World) -> Result<()> {
     t.apply(&requests(&world.namespace)).await?;
     ready(t, "app").await?;
     ready(t, "free").await?;
-    let before = demanded(t, world).await?;
+    let before = world.demanded(t).await?;
     t.apply(&provider("    timeout: 3s\n")).await?;
     eventually("the routes to move to the changed provider", 60, || async {
-        ensure!(demanded(t, world).await? != before, "they are where they were");
+        ensure!(world.demanded(t).await? != before, "they are where they were");
         Ok(())
     })
     .await?;
@@ -205,89 +202,4 @@ async fn ready(t: &Ctx, request: &str) -> Result<()> {
         bail!("{request} is not ready: {}", t.field(&name, "{.status}").await?);
     }
     Ok(())
-}
-
-async fn routes_of(t: &Ctx, host: &str) -> Result<Option<Value>> {
-    let text = t.kubectl(&["-n", OWN, "get", "virtualservices", "-o", "json"]).await?;
-    let all: Value = serde_json::from_str(&text)?;
-    let mut objects = all["items"].as_array().into_iter().flatten();
-    Ok(objects.find(|object| object["spec"]["hosts"][0] == host).cloned())
-}
-
-/// The id of the provider that the protected route demands.
-async fn demanded(t: &Ctx, world: &World) -> Result<String> {
-    let object = routes_of(t, &world.host).await?.context("no VirtualService of the protected host")?;
-    let routes = object["spec"]["http"].as_array().into_iter().flatten();
-    let names = routes.filter_map(|route| route["name"].as_str()?.strip_prefix("ii.auth-"));
-    let mut ids = names.filter_map(|name| name.split('.').next()).filter(|id| *id != "probe");
-    Ok(ids.next().context("no route asks for a login")?.to_owned())
-}
-
-/// Asks for the protected route without a login all the time, by connections of HTTP/1.1 and a kept one of HTTP/2.
-struct Watchman {
-    stop: Arc<AtomicBool>,
-    asked: [Arc<AtomicUsize>; 2],
-    opened: Arc<AtomicUsize>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
-}
-
-impl Watchman {
-    fn start(world: &World) -> Self {
-        let (stop, opened): (Arc<AtomicBool>, Arc<AtomicUsize>) = (Arc::default(), Arc::default());
-        let asked: [Arc<AtomicUsize>; 2] = Default::default();
-        let address = world.address;
-        let pause = Duration::from_millis(10);
-        let (bytes, uri) = (world.bytes("GET", "/", ""), format!("http://{}/", world.host));
-        let one = {
-            let (stop, opened, asked) = (Arc::clone(&stop), Arc::clone(&opened), Arc::clone(&asked[0]));
-            async move {
-                while !stop.load(Ordering::Relaxed) {
-                    if let Ok(reply) = raw::once(address, bytes.as_bytes()).await {
-                        asked.fetch_add(1, Ordering::Relaxed);
-                        opened.fetch_add(usize::from(reached_web(&reply)), Ordering::Relaxed);
-                    }
-                    tokio::time::sleep(pause).await;
-                }
-            }
-        };
-        let two = {
-            let (stop, opened, asked) = (Arc::clone(&stop), Arc::clone(&opened), Arc::clone(&asked[1]));
-            async move {
-                let mut kept: Option<Http2> = None;
-                while !stop.load(Ordering::Relaxed) {
-                    let connection = match kept.take() {
-                        Some(connection) => Ok(connection),
-                        None => Http2::open(address).await,
-                    };
-                    let request = Request::get(&uri).body(String::new());
-                    if let (Ok(mut connection), Ok(request)) = (connection, request)
-                        && let Ok(reply) = connection.exchange(request).await
-                    {
-                        asked.fetch_add(1, Ordering::Relaxed);
-                        opened.fetch_add(usize::from(reached_web(&reply)), Ordering::Relaxed);
-                        kept = Some(connection);
-                    }
-                    tokio::time::sleep(pause).await;
-                }
-            }
-        };
-        let tasks = vec![tokio::spawn(one), tokio::spawn(two)];
-        Self { stop, asked, opened, tasks }
-    }
-
-    async fn end(self) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.await?;
-        }
-        let opened = self.opened.load(Ordering::Relaxed);
-        let asked = self.asked.map(|count| count.load(Ordering::Relaxed));
-        println!("{asked:?} requests without a login, {opened} let in");
-        ensure!(opened == 0, "{opened} of {asked:?} requests without a login were let in");
-        ensure!(
-            asked.iter().all(|count| *count > 500),
-            "only {asked:?} requests were made, which shows little"
-        );
-        Ok(())
-    }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use testbed::harness::{Ctx, Test};
 use testbed::test;
 
-use crate::auth::Watchman;
+use crate::auth_watchman::Watchman;
 use crate::auth_world::{LOGIN, World, protected, reached_web};
 
 pub(crate) fn tests() -> Vec<Test> {

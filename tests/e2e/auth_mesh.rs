@@ -9,7 +9,7 @@ use testbed::harness::{Ctx, Test, eventually};
 use testbed::raw::{Connection, Http2, Tls};
 use testbed::{Options, test};
 
-use crate::auth::Watchman;
+use crate::auth_watchman::Watchman;
 use crate::auth_world::{LOGIN, PROVIDER, gateway, prepared, protected, reached_web, request};
 
 pub(crate) fn tests() -> Vec<Test> {

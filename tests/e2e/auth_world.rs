@@ -220,6 +220,15 @@ impl World {
         .await
     }
 
+    /// The id of the provider that the protected routes of the host demand.
+    pub(crate) async fn demanded(&self, t: &Ctx) -> Result<String> {
+        let object = routes_of(t, &self.host).await?.context("no VirtualService of the protected host")?;
+        let routes = object["spec"]["http"].as_array().into_iter().flatten();
+        let names = routes.filter_map(|route| route["name"].as_str()?.strip_prefix("ii.auth-"));
+        let mut ids = names.filter_map(|name| name.split('.').next()).filter(|id| *id != "probe");
+        Ok(ids.next().context("no route asks for a login")?.to_owned())
+    }
+
     /// The name of the namespace's guard chain.
     pub(crate) async fn chain(&self, t: &Ctx) -> Result<String> {
         let path = format!(
@@ -259,4 +268,12 @@ impl World {
 /// Whether an answer came from the application behind the login.
 pub(crate) fn reached_web(reply: &Reply) -> bool {
     reply.status == 200 && reply.body.contains("\"name\":\"web\"")
+}
+
+/// The `VirtualService` of a host, if there is one.
+pub(crate) async fn routes_of(t: &Ctx, host: &str) -> Result<Option<serde_json::Value>> {
+    let text = t.kubectl(&["-n", "istio-integrator", "get", "virtualservices", "-o", "json"]).await?;
+    let all: serde_json::Value = serde_json::from_str(&text)?;
+    let mut objects = all["items"].as_array().into_iter().flatten();
+    Ok(objects.find(|object| object["spec"]["hosts"][0] == host).cloned())
 }

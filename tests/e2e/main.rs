@@ -10,6 +10,7 @@ mod auth_crash;
 mod auth_disguises;
 mod auth_foreign;
 mod auth_mesh;
+mod auth_watchman;
 mod auth_world;
 mod cluster;
 mod fault;

@@ -44,7 +44,7 @@ fn bin_dir() -> Result<PathBuf> {
         .status()
         .context("start cargo")?;
     if !status.success() {
-        bail!("`cargo build -p process-node -p testbed --bins` failed ({status})");
+        bail!("`cargo build -p process-node -p testbed -p istio-integrator --bins` failed ({status})");
     }
     Ok(dir)
 }

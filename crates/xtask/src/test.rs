@@ -40,11 +40,12 @@ struct Part {
 }
 
 const UNIT: &str = "unit";
+const DEMO: &str = "demo";
 
 /// How often `repeat` runs all tests on clusters.
 const ROUNDS: u32 = 10;
 
-/// What CI runs. Every name but `unit` stands for modules of tests/e2e.
+/// What CI runs. Every name but `unit` and `demo` stands for modules of tests/e2e.
 const PARTS: &[Part] = &[
     Part { name: UNIT, filter: "", covers: "tests inside the crates, without a cluster" },
     Part { name: "cluster", filter: "cluster::", covers: "control plane, snapshots, ending without a trace" },
@@ -71,14 +72,8 @@ const PARTS: &[Part] = &[
         filter: "integrator",
         covers: "istio-integrator: routes, conditions, idle, restart, deploy/",
     },
+    Part { name: DEMO, filter: "", covers: "`cargo xtask demo`, each step of which tells whether it holds" },
 ];
-
-/// The part that is no module of tests/e2e.
-const DEMO: Part = Part {
-    name: "demo",
-    filter: "",
-    covers: "`cargo xtask demo`, each step of which tells whether it holds",
-};
 
 const THOROUGH: &[Part] = &[
     Part {
@@ -101,8 +96,7 @@ const THOROUGH: &[Part] = &[
 
 fn find<'a>(parts: &'a [Part], name: &str) -> Result<&'a Part> {
     parts.iter().find(|p| p.name == name).with_context(|| {
-        let demo = (!std::ptr::eq(parts, THOROUGH)).then_some(&DEMO);
-        let names: Vec<&str> = parts.iter().chain(demo).map(|p| p.name).collect();
+        let names: Vec<&str> = parts.iter().map(|p| p.name).collect();
         format!("no part {name:?}; there are: {}", names.join(", "))
     })
 }
@@ -113,7 +107,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let part = match (&args.part, args.thorough) {
-        (Some(name), false) if name == DEMO.name => Some(&DEMO),
         (Some(name), false) => Some(find(PARTS, name)?),
         (Some(name), true) => Some(find(THOROUGH, name)?),
         (None, _) => None,
@@ -128,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     match part {
         Some(part) if part.name == UNIT => {}
-        Some(part) if part.name == DEMO.name => prepared.demo()?,
+        Some(part) if part.name == DEMO => prepared.demo()?,
         Some(part) => prepared.e2e(&[&[part.filter.to_owned()], args.rest.as_slice()].concat())?,
         None => {
             prepared.e2e(&args.rest)?;
@@ -142,7 +135,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn list() {
-    for part in PARTS.iter().chain([&DEMO]) {
+    for part in PARTS {
         println!("{:<14} {}", part.name, part.covers);
     }
     println!("with --thorough:");
