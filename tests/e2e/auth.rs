@@ -6,16 +6,16 @@ use anyhow::{Result, bail, ensure};
 use http::Request;
 use testbed::harness::{Ctx, Test, eventually};
 use testbed::raw::{self, Http2};
-use testbed::test;
+use testbed::{Site, portable, test};
 
 use crate::auth_watchman::Watchman;
 use crate::auth_world::{LOGIN, PROVIDER, auth_service, prepared, protected, provider, reached_web, request};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!(a_login_is_asked_for_where_it_shall_be).limit_seconds(240),
-        test!(the_auth_service_stops_and_returns).limit_seconds(240),
-        test!(a_deleted_chain_opens_nothing_and_comes_back).limit_seconds(240),
+        portable!(a_login_is_asked_for_where_it_shall_be).limit_seconds(240),
+        portable!(the_auth_service_stops_and_returns).limit_seconds(240),
+        portable!(a_deleted_chain_opens_nothing_and_comes_back).limit_seconds(240),
         test!(connections_from_before_are_no_way_around).limit_seconds(240),
         test!(a_changed_provider_is_taken_over_without_a_gap).limit_seconds(300),
         test!(what_cannot_be_asked_closes_the_routes).limit_seconds(240),
@@ -27,7 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-async fn a_login_is_asked_for_where_it_shall_be(t: Ctx) -> Result<()> {
+async fn a_login_is_asked_for_where_it_shall_be(t: Site) -> Result<()> {
     let world = protected(&t).await?;
     for kind in ["Accepted", "ResolvedRefs", "AuthInForce", "Programmed", "Ready"] {
         let condition = world.condition(&t, kind).await?;
@@ -77,7 +77,7 @@ async fn a_login_is_asked_for_where_it_shall_be(t: Ctx) -> Result<()> {
     world.cleaned(&t).await
 }
 
-async fn the_auth_service_stops_and_returns(t: Ctx) -> Result<()> {
+async fn the_auth_service_stops_and_returns(t: Site) -> Result<()> {
     let world = protected(&t).await?;
     t.kubectl(&["scale", "deployment/sso", "--replicas=0"]).await?;
     world.answers("/", LOGIN, 503).await?;
@@ -88,11 +88,11 @@ async fn the_auth_service_stops_and_returns(t: Ctx) -> Result<()> {
     world.cleaned(&t).await
 }
 
-async fn a_deleted_chain_opens_nothing_and_comes_back(t: Ctx) -> Result<()> {
+async fn a_deleted_chain_opens_nothing_and_comes_back(t: Site) -> Result<()> {
     let world = protected(&t).await?;
     let watchman = Watchman::start(&world);
     let chain = world.chain(&t).await?;
-    t.kubectl(&["-n", "istio-system", "delete", "envoyfilter", &chain]).await?;
+    t.kubectl(&["-n", t.root_namespace(), "delete", "envoyfilter", &chain]).await?;
     eventually("the chain to be made anew", 30, || world.chain(&t)).await?;
     // Changed instead of deleted: a patch taken out, and a label added to the selector, which no apply of ours takes away.
     for patch in [
@@ -101,11 +101,11 @@ async fn a_deleted_chain_opens_nothing_and_comes_back(t: Ctx) -> Result<()> {
         r#"[{"op": "add", "path": "/spec/workloadSelector/labels/nobody", "value": "has-it"}]"#,
         r#"[{"op": "add", "path": "/spec/priority", "value": 10}]"#,
     ] {
-        t.kubectl(&["-n", "istio-system", "patch", "envoyfilter", &chain, "--type=json", "-p", patch])
+        t.kubectl(&["-n", t.root_namespace(), "patch", "envoyfilter", &chain, "--type=json", "-p", patch])
             .await?;
         eventually("the chain to be as it was", 30, || async {
             let spec = t
-                .kubectl(&["-n", "istio-system", "get", "envoyfilter", &chain, "-o", "jsonpath={.spec}"])
+                .kubectl(&["-n", t.root_namespace(), "get", "envoyfilter", &chain, "-o", "jsonpath={.spec}"])
                 .await?;
             let spec: serde_json::Value = serde_json::from_str(&spec)?;
             ensure!(spec["configPatches"].as_array().is_some_and(|patches| patches.len() == 4), "{patch}");

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 use http::Request;
-use testbed::harness::{Ctx, Test};
+use testbed::harness::Test;
 use testbed::raw::{self, Http2};
-use testbed::test;
+use testbed::{Site, portable};
 
 use crate::auth_world::{LOGIN, World, protected, reached_web};
 
 pub(crate) fn tests() -> Vec<Test> {
-    vec![test!(nothing_reaches_the_application_without_a_login).limit_seconds(240)]
+    vec![portable!(nothing_reaches_the_application_without_a_login).limit_seconds(240)]
 }
 
 /// Paths that some backend could take for one behind the login. `/secret` stands for an exact one; `{}` is where the
@@ -202,7 +202,7 @@ fn attempts(world: &World) -> Vec<Attempt> {
     list
 }
 
-async fn nothing_reaches_the_application_without_a_login(t: Ctx) -> Result<()> {
+async fn nothing_reaches_the_application_without_a_login(t: Site) -> Result<()> {
     let world = protected(&t).await?;
     let attempts = attempts(&world);
     ensure!(attempts.len() >= 200, "only {} attempts", attempts.len());

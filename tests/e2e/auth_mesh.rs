@@ -206,7 +206,7 @@ async fn a_provider_of_another_namespace_needs_a_grant(t: Ctx) -> Result<()> {
         let world = protected(&t).await?;
         let other = format!("{}-x", world.namespace);
         t.kubectl(&["create", "namespace", &other]).await?;
-        let of_other = Ctx { namespace: other.clone(), ..t.clone() };
+        let of_other = t.at(&other);
         of_other.apply(&crate::auth_world::auth_service(0, "")).await?;
         of_other.kubectl(&["rollout", "status", "deployment/sso", "--timeout=60s"]).await?;
         let theirs = format!("{{type: Provider, providerRef: {{name: sso, namespace: {other}}}}}");

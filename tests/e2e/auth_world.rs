@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use testbed::curl::Reply;
-use testbed::harness::{Ctx, eventually};
-use testbed::raw;
+use testbed::harness::eventually;
+use testbed::{Site, raw};
 
 use crate::pods::echo_pod;
 
@@ -21,11 +21,17 @@ pub(crate) struct World {
 
 /// A gateway `edge` and a binding for it, both of the namespace's own, so that its guard chain is nobody else's.
 pub(crate) fn gateway(ns: &str) -> String {
+    gateway_as(ns, "ClusterIP", "sidecar.istio.io/inject: \"true\"")
+}
+
+/// The same with a Service of this type, and pods with these labels beside their own.
+fn gateway_as(ns: &str, service_type: &str, labels: &str) -> String {
     format!(
         "apiVersion: v1
 kind: Service
 metadata: {{name: edge}}
 spec:
+  type: {service_type}
   selector: {{gateway: {ns}}}
   ports:
   - {{name: http, port: 80, targetPort: 8080}}
@@ -39,7 +45,7 @@ spec:
   template:
     metadata:
       annotations: {{inject.istio.io/templates: gateway}}
-      labels: {{gateway: {ns}, sidecar.istio.io/inject: \"true\"}}
+      labels: {{gateway: {ns}, {labels}}}
     spec:
       terminationGracePeriodSeconds: 2
       containers:
@@ -153,15 +159,16 @@ spec:
 }
 
 /// Everything but the request; `web` is behind the login and `open` is not.
-pub(crate) async fn prepared(t: &Ctx) -> Result<World> {
+pub(crate) async fn prepared(t: &Site) -> Result<World> {
     t.integrator().await?;
     prepared_on(t).await
 }
 
 /// The same on a cluster that has Istio and the integrator's CRDs.
-pub(crate) async fn prepared_on(t: &Ctx) -> Result<World> {
+pub(crate) async fn prepared_on(t: &Site) -> Result<World> {
     let ns = t.namespace.clone();
-    t.apply(&gateway(&ns)).await?;
+    let edge = gateway_as(&ns, t.gateway_service_type(), &t.gateway_labels());
+    t.apply(&edge).await?;
     t.apply(&auth_service(0, "")).await?;
     for name in ["web", "open"] {
         t.apply(&service(name)).await?;
@@ -174,13 +181,12 @@ pub(crate) async fn prepared_on(t: &Ctx) -> Result<World> {
     for name in ["web", "open"] {
         t.pod_ready(name).await?;
     }
-    let ip = t.field("service/edge", "{.spec.clusterIP}").await?;
-    let address = SocketAddr::new(ip.parse().with_context(|| format!("clusterIP {ip:?}"))?, 80);
+    let address = t.address("edge", 80).await?;
     Ok(World { host: format!("app.{ns}.example.org"), namespace: ns, address })
 }
 
 /// As [`prepared`], with the request, once it is ready.
-pub(crate) async fn protected(t: &Ctx) -> Result<World> {
+pub(crate) async fn protected(t: &Site) -> Result<World> {
     let world = prepared(t).await?;
     t.apply(&request(&world.namespace, PROVIDER)).await?;
     world.ready(t).await?;
@@ -189,12 +195,12 @@ pub(crate) async fn protected(t: &Ctx) -> Result<World> {
 
 impl World {
     /// Waits until the request is ready.
-    pub(crate) async fn ready(&self, t: &Ctx) -> Result<()> {
+    pub(crate) async fn ready(&self, t: &Site) -> Result<()> {
         let waited =
             t.kubectl(&["wait", "--for=condition=Ready", "ingressrequest/app", "--timeout=60s"]).await;
         if waited.is_err() {
             let status = t.field("ingressrequest/app", "{.status}").await?;
-            let chains = t.kubectl(&["-n", "istio-system", "get", "envoyfilters", "-o", "name"]).await?;
+            let chains = t.kubectl(&["-n", t.root_namespace(), "get", "envoyfilters", "-o", "name"]).await?;
             anyhow::bail!("the request is not ready: {status}; chains: {chains}");
         }
         Ok(())
@@ -221,7 +227,7 @@ impl World {
     }
 
     /// The id of the provider that the protected routes of the host demand.
-    pub(crate) async fn demanded(&self, t: &Ctx) -> Result<String> {
+    pub(crate) async fn demanded(&self, t: &Site) -> Result<String> {
         let object = routes_of(t, &self.host).await?.context("no VirtualService of the protected host")?;
         let routes = object["spec"]["http"].as_array().into_iter().flatten();
         let names = routes.filter_map(|route| route["name"].as_str()?.strip_prefix("ii.auth-"));
@@ -230,26 +236,26 @@ impl World {
     }
 
     /// The name of the namespace's guard chain.
-    pub(crate) async fn chain(&self, t: &Ctx) -> Result<String> {
+    pub(crate) async fn chain(&self, t: &Site) -> Result<String> {
         let path = format!(
             "{{.items[?(@.spec.workloadSelector.labels.gateway==\"{}\")].metadata.name}}",
             self.namespace
         );
         let name = t
-            .kubectl(&["-n", "istio-system", "get", "envoyfilters", "-o", &format!("jsonpath={path}")])
+            .kubectl(&["-n", t.root_namespace(), "get", "envoyfilters", "-o", &format!("jsonpath={path}")])
             .await?;
         ensure!(!name.is_empty(), "there is no guard chain");
         Ok(name)
     }
 
     /// A condition of the request as `status reason`.
-    pub(crate) async fn condition(&self, t: &Ctx, kind: &str) -> Result<String> {
+    pub(crate) async fn condition(&self, t: &Site, kind: &str) -> Result<String> {
         let of = |field: &str| format!("{{.status.conditions[?(@.type==\"{kind}\")].{field}}}");
         t.field("ingressrequest/app", &format!("{} {}", of("status"), of("reason"))).await
     }
 
     /// Waits until a condition of the request is this.
-    pub(crate) async fn has(&self, t: &Ctx, kind: &str, wanted: &str) -> Result<()> {
+    pub(crate) async fn has(&self, t: &Site, kind: &str, wanted: &str) -> Result<()> {
         eventually(&format!("{kind} to be {wanted}"), 60, || async {
             let found = self.condition(t, kind).await?;
             ensure!(found == wanted, "{found}");
@@ -259,7 +265,7 @@ impl World {
     }
 
     /// Removes what the namespace does not take with it.
-    pub(crate) async fn cleaned(&self, t: &Ctx) -> Result<()> {
+    pub(crate) async fn cleaned(&self, t: &Site) -> Result<()> {
         t.kubectl(&["delete", "gatewaybinding", &self.namespace]).await?;
         Ok(())
     }
@@ -271,7 +277,7 @@ pub(crate) fn reached_web(reply: &Reply) -> bool {
 }
 
 /// The `VirtualService` of a host, if there is one.
-pub(crate) async fn routes_of(t: &Ctx, host: &str) -> Result<Option<serde_json::Value>> {
+pub(crate) async fn routes_of(t: &Site, host: &str) -> Result<Option<serde_json::Value>> {
     let text = t.kubectl(&["-n", "istio-integrator", "get", "virtualservices", "-o", "json"]).await?;
     let all: serde_json::Value = serde_json::from_str(&text)?;
     let mut objects = all["items"].as_array().into_iter().flatten();

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use testbed::harness::{Ctx, Test, eventually};
-use testbed::raw;
-use testbed::test;
+use testbed::harness::{Test, eventually};
+use testbed::{Site, portable, raw};
 
 use crate::auth_world::{World, prepared};
 use crate::pods::echo_pod;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        test!(the_older_has_it_and_the_younger_is_its_heir).limit_seconds(240),
-        test!(paths_by_whole_segments_and_hosts_before_wildcards).limit_seconds(240),
+        portable!(the_older_has_it_and_the_younger_is_its_heir).limit_seconds(240),
+        portable!(paths_by_whole_segments_and_hosts_before_wildcards).limit_seconds(240),
     ]
 }
 
@@ -43,7 +42,7 @@ async fn served(world: &World, host: &str, path: &str, part: &str) -> Result<()>
     .await
 }
 
-async fn refused(t: &Ctx, request: &str, reason: &str, owner: &str) -> Result<()> {
+async fn refused(t: &Site, request: &str, reason: &str, owner: &str) -> Result<()> {
     let of = |field: &str| format!("{{.status.conditions[?(@.type==\"Accepted\")].{field}}}");
     let name = format!("ingressrequest/{request}");
     eventually(&format!("{request} to be told {reason}"), 60, || async {
@@ -54,7 +53,7 @@ async fn refused(t: &Ctx, request: &str, reason: &str, owner: &str) -> Result<()
     .await
 }
 
-async fn the_older_has_it_and_the_younger_is_its_heir(t: Ctx) -> Result<()> {
+async fn the_older_has_it_and_the_younger_is_its_heir(t: Site) -> Result<()> {
     let world = prepared(&t).await?;
     let ns = world.namespace.clone();
     let shared = format!(
@@ -62,8 +61,7 @@ async fn the_older_has_it_and_the_younger_is_its_heir(t: Ctx) -> Result<()> {
             {{"pattern": "*.s.{ns}.example.org", "shared": true, "namespaces": {{"from": "All"}}}}}}]"#
     );
     t.kubectl(&["patch", "gatewaybinding", &ns, "--type=json", "-p", &shared]).await?;
-    let other = Ctx { namespace: format!("{ns}-b"), ..t.clone() };
-    t.kubectl(&["create", "namespace", &other.namespace]).await?;
+    let other = t.sibling("b").await?;
     other
         .apply(
             "apiVersion: v1
@@ -108,7 +106,7 @@ spec:
     world.cleaned(&t).await
 }
 
-async fn paths_by_whole_segments_and_hosts_before_wildcards(t: Ctx) -> Result<()> {
+async fn paths_by_whole_segments_and_hosts_before_wildcards(t: Site) -> Result<()> {
     let world = prepared(&t).await?;
     let (ns, host) = (&world.namespace, format!("paths.{}.example.org", world.namespace));
     let routes = "  - path: {value: /app}

@@ -13,6 +13,8 @@ mod auth_mesh;
 mod auth_watchman;
 mod auth_world;
 mod cluster;
+mod existing;
+mod existing_last;
 mod fault;
 mod integrator;
 mod integrator_admission;
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
         auth_answers::tests(),
         integrator_admission::tests(),
         integrator_conflicts::tests(),
+        existing::tests(),
+        existing_last::tests(),
         integrator_deploy::tests(),
         integrator_idle::tests(),
         integrator_orders::tests(),

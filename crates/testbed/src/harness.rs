@@ -2,7 +2,8 @@
 //!
 //! A test binary sets `harness = false` and calls [`main`] with its tests. Outside a cluster it starts one (or, if
 //! `TESTBED_CLUSTER` names the run directory of a running cluster, joins that) and runs itself again inside; what
-//! it left behind ends with it, however it ends.
+//! it left behind ends with it, however it ends. Tests that are written against [`Site`] also run on clusters that are none of
+//! the test bed's: see [`crate::existing`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,11 +15,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::cluster::{Cluster, Options, Session};
 use crate::command::output;
+use crate::existing;
+use crate::site::{Site, make_namespace};
 
 /// Set for the process that runs the tests: the run directory of the cluster it is in.
 const INSIDE: &str = "TESTBED_INSIDE";
@@ -27,13 +30,24 @@ const SHARED: &str = "TESTBED_CLUSTER";
 
 type BoxedRun = Pin<Box<dyn Future<Output = Result<()>>>>;
 
-/// One test. Make it with [`crate::test!`].
+/// What a test runs on.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// The test bed alone.
+    Bed(fn(Ctx) -> BoxedRun),
+    /// Any cluster with Istio, side by side with others.
+    Portable(fn(Site) -> BoxedRun),
+    /// An existing cluster alone, after all others, since it takes the integrator away.
+    Last(fn(Site) -> BoxedRun),
+}
+
+/// One test. Make it with [`crate::test!`], [`crate::portable!`] or [`crate::last!`].
 #[derive(Clone, Copy)]
 pub struct Test {
     /// Module path and function name.
     pub name: &'static str,
     /// The test itself.
-    pub run: fn(Ctx) -> BoxedRun,
+    pub run: Run,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -59,21 +73,51 @@ macro_rules! test {
     ($function:ident) => {
         $crate::harness::Test {
             name: concat!(module_path!(), "::", stringify!($function)),
-            run: |ctx| Box::pin($function(ctx)),
+            run: $crate::harness::Run::Bed(|ctx| Box::pin($function(ctx))),
             limit: ::std::time::Duration::from_secs(120),
         }
     };
 }
 
-/// What a test works with.
+/// Makes a [`harness::Test`](Test) of an `async fn(Site) -> anyhow::Result<()>`, which runs on existing clusters too.
+#[macro_export]
+macro_rules! portable {
+    ($function:ident) => {
+        $crate::harness::Test {
+            name: concat!(module_path!(), "::", stringify!($function)),
+            run: $crate::harness::Run::Portable(|site| Box::pin($function(site))),
+            limit: ::std::time::Duration::from_secs(120),
+        }
+    };
+}
+
+/// The same for a test that only an existing cluster can run, when all others have ended.
+#[macro_export]
+macro_rules! last {
+    ($function:ident) => {
+        $crate::harness::Test {
+            name: concat!(module_path!(), "::", stringify!($function)),
+            run: $crate::harness::Run::Last(|site| Box::pin($function(site))),
+            limit: ::std::time::Duration::from_secs(120),
+        }
+    };
+}
+
+/// What a test of the test bed works with: a [`Site`], and the cluster itself.
 #[derive(Clone)]
 pub struct Ctx {
     /// The shared cluster.
     pub session: Session,
-    /// A client with the administrator's rights, which the audit log knows as `kubernetes-admin`.
-    pub client: kube::Client,
-    /// The test's own namespace. It is deleted after the test.
-    pub namespace: String,
+    /// The test's namespace on it.
+    pub site: Site,
+}
+
+impl std::ops::Deref for Ctx {
+    type Target = Site;
+
+    fn deref(&self) -> &Site {
+        &self.site
+    }
 }
 
 /// Runs the tests that the command line selects.
@@ -82,6 +126,10 @@ pub fn main(tests: &[Test]) -> ExitCode {
         return code;
     }
     let mut args = Arguments::from_args();
+    if let Some(target) = std::env::var_os(existing::TARGET) {
+        return on_existing(&mut args, tests, &PathBuf::from(target));
+    }
+    let tests: Vec<Test> = tests.iter().filter(|test| !matches!(test.run, Run::Last(_))).copied().collect();
     let inside = std::env::var_os(INSIDE).map(PathBuf::from);
     let selected = tests.iter().any(|t| selects(&args, t.name));
     if inside.is_none() && selected && !args.list {
@@ -93,8 +141,8 @@ pub fn main(tests: &[Test]) -> ExitCode {
     // Tests mostly wait for a cluster; two threads on two cores would leave it idle.
     args.test_threads.get_or_insert(6);
     let trials = tests
-        .iter()
-        .map(|&test| {
+        .into_iter()
+        .map(|test| {
             let inside = inside.clone();
             Trial::test(short(test.name), move || {
                 let run_dir = inside.ok_or_else(|| Failed::from("not inside a cluster"))?;
@@ -129,35 +177,79 @@ fn outside() -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
+/// Runs the portable tests on an existing cluster, and then, alone, those that take the integrator away.
+fn on_existing(args: &mut Arguments, tests: &[Test], target: &std::path::Path) -> ExitCode {
+    // Each has a gateway of its own, and the cluster may be small.
+    args.test_threads.get_or_insert(3);
+    let trials = |last: bool| {
+        let tests = tests.iter().copied().filter(move |test| match test.run {
+            Run::Bed(_) => false,
+            Run::Portable(_) => !last,
+            Run::Last(_) => last,
+        });
+        tests.map(|test| {
+            let target = target.to_path_buf();
+            Trial::test(short(test.name), move || {
+                run_with(test, async {
+                    let target = existing::Target::read(&target)?;
+                    let client = target.client().await?;
+                    let site = Site::on_existing(Arc::new(target), client, String::new());
+                    within_namespace(&site, test).await
+                })
+            })
+        })
+    };
+    if args.list {
+        return libtest_mimic::run(args, trials(false).chain(trials(true)).collect()).exit_code();
+    }
+    existing::die_with_the_run();
+    let first = libtest_mimic::run(args, trials(false).collect());
+    let then = libtest_mimic::run(args, trials(true).collect());
+    if first.has_failed() { first.exit_code() } else { then.exit_code() }
+}
+
 fn run_one(test: Test, run_dir: &std::path::Path) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::from)?;
-    let _watched = watch(test);
-    let outcome: Result<()> = runtime.block_on(async {
+    run_with(test, async {
         let session = Session::at(run_dir)?;
         let client = session.client().await?;
-        let namespace = create_namespace(&client, short(test.name)).await?;
-        let ctx = Ctx { session, client, namespace };
-        // A local set, so that a panic in the test becomes an error here and the namespace can still be shown.
-        let local = tokio::task::LocalSet::new();
-        let task = local.run_until(async {
-            let handle = tokio::task::spawn_local((test.run)(ctx.clone()));
-            match tokio::time::timeout(test.limit, handle).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(join)) => Err(anyhow::anyhow!("{join}")),
-                Err(_) => bail!("not finished after {} s", test.limit.as_secs()),
-            }
-        });
-        let result = task.await;
-        if result.is_err() {
-            eprintln!("{}", diagnostics(&ctx, test.name));
-        }
-        let namespaces = Api::<Namespace>::all(ctx.client.clone());
-        let _ = namespaces.delete(&ctx.namespace, &kube::api::DeleteParams::background()).await;
-        result
-    });
+        within_namespace(&Site::on_bed(session, client, String::new()), test).await
+    })
+}
+
+/// Does a test's work on a runtime of its own.
+fn run_with(test: Test, work: impl Future<Output = Result<()>>) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::from)?;
+    let _watched = watch(test);
+    let outcome = runtime.block_on(work);
     // Work that a test left on a thread of its own ends with the process, not with the test.
     runtime.shutdown_background();
     outcome.map_err(|error| Failed::from(format!("{error:#}")))
+}
+
+/// Runs a test in a new namespace of a cluster, which is deleted afterwards.
+async fn within_namespace(cluster: &Site, test: Test) -> Result<()> {
+    let site = new_site(cluster, short(test.name)).await?;
+    let (run, given) = (test.run, site.clone());
+    // A local set, so that a panic in the test becomes an error here and the namespace can still be shown.
+    let local = tokio::task::LocalSet::new();
+    let task = local.run_until(async {
+        let handle = tokio::task::spawn_local(match run {
+            Run::Portable(run) | Run::Last(run) => run(given),
+            Run::Bed(run) => run(Ctx { session: given.session()?.clone(), site: given }),
+        });
+        match tokio::time::timeout(test.limit, handle).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(join)) => Err(anyhow::anyhow!("{join}")),
+            Err(_) => bail!("not finished after {} s", test.limit.as_secs()),
+        }
+    });
+    let result = task.await;
+    if result.is_err() {
+        eprintln!("{}", diagnostics(&site, test.name));
+    }
+    let namespaces = Api::<Namespace>::all(site.client.clone());
+    let _ = namespaces.delete(&site.namespace, &kube::api::DeleteParams::background()).await;
+    result
 }
 
 /// Ends the whole run when a test blocks its thread, so that its limit cannot end it: a run that hangs says nothing.
@@ -173,31 +265,25 @@ fn watch(test: Test) -> mpsc::Sender<()> {
     alive
 }
 
-async fn create_namespace(client: &kube::Client, test: &str) -> Result<String> {
+/// A new namespace named for a test, on a cluster.
+async fn new_site(cluster: &Site, test: &str) -> Result<Site> {
     let stem: String =
         test.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let stem = stem.replace("--", "-");
-    let object: Namespace = serde_json::from_value(serde_json::json!({
-        "metadata": {"generateName": format!("t-{}-", &stem[..stem.len().min(45)])},
-    }))?;
-    let made = Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &object).await?;
-    let name = made.metadata.name.context("a created namespace has a name")?;
-    // Pods are refused until the default ServiceAccount is there.
-    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(client.clone(), &name);
-    eventually("the default ServiceAccount", 20, || async { Ok(accounts.get("default").await.map(|_| ())?) })
-        .await?;
-    Ok(name)
+    let metadata = serde_json::json!({"generateName": format!("t-{}-", &stem[..stem.len().min(45)])});
+    let name = make_namespace(&cluster.client, &cluster.namespace_object(&metadata)?).await?;
+    Ok(cluster.at(&name))
 }
 
 /// Pods, Events, objects and logs of a test's namespace, for the reader of a failed run.
-fn diagnostics(ctx: &Ctx, test: &str) -> String {
+fn diagnostics(site: &Site, test: &str) -> String {
     // One at a time, or the reports of two failures mix.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock();
-    let ns = ctx.namespace.as_str();
+    let ns = site.namespace.as_str();
     let mut report = format!("=== {test} failed; namespace {ns} ===\n");
     let mut show = |title: &str, args: &[&str]| {
-        let out = output(ctx.session.kubectl(args), None).unwrap_or_else(|e| format!("{e:#}"));
+        let out = output(site.command(args), None).unwrap_or_else(|e| format!("{e:#}"));
         // Writing to a String cannot fail.
         let _ = writeln!(report, "--- {title}\n{}", out.trim_end());
     };
@@ -208,7 +294,7 @@ fn diagnostics(ctx: &Ctx, test: &str) -> String {
     for kind in ["ingressrequests.integrator.istio-operators.io", "gateways.networking.istio.io"] {
         show(kind, &["-n", ns, "get", kind, "-o", "yaml", "--ignore-not-found"]);
     }
-    let pods = output(ctx.session.kubectl(["-n", ns, "get", "pods", "-o", "name"]), None).unwrap_or_default();
+    let pods = output(site.command(["-n", ns, "get", "pods", "-o", "name"]), None).unwrap_or_default();
     for pod in pods.lines() {
         show(pod, &["-n", ns, "get", pod, "-o", "jsonpath={.status}"]);
         let logs = ["-n", ns, "logs", "--all-containers", "--tail=40", "--prefix", pod];
@@ -273,57 +359,34 @@ impl Once {
     }
 }
 
+/// The Istio of a cluster of the test bed, installed when the first test asks for it.
+async fn istio(session: &Session) -> Result<()> {
+    static DONE: Once = Once::new();
+    DONE.per_cluster(session.clone(), "install Istio", |session| {
+        // A cluster joined through TESTBED_CLUSTER may have one.
+        let probe = session.kubectl(["-n", "istio-system", "get", "deployment", "istiod"]);
+        if output(probe, None).is_ok() { Ok(()) } else { crate::istio::install(session, &[]) }
+    })
+    .await
+}
+
+/// The istio-integrator of a cluster of the test bed, deployed from `deploy/integrator` when the first test asks for it, with
+/// Istio. It waits seconds where it would wait a minute: between writes of a guard chain, and for connections to drain.
+pub(crate) async fn integrator(session: &Session) -> Result<()> {
+    static DONE: Once = Once::new();
+    istio(session).await?;
+    DONE.per_cluster(session.clone(), "deploy istio-integrator", |session| {
+        let haste = [("ISTIO_INTEGRATOR_CHAIN_INTERVAL", "2s"), ("ISTIO_INTEGRATOR_DRAIN_TIME", "2s")];
+        crate::operators::deploy_integrator(session)?;
+        crate::operators::set_integrator_env(session, &haste)
+    })
+    .await
+}
+
 impl Ctx {
-    /// Runs kubectl in the test's namespace and returns its standard output.
-    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        self.kubectl_with(args, None).await
-    }
-
-    /// The same with something on standard input.
-    pub async fn kubectl_with(&self, args: &[&str], input: Option<&str>) -> Result<String> {
-        let mut all = vec!["-n".to_owned(), self.namespace.clone()];
-        all.extend(args.iter().map(|&a| a.to_owned()));
-        run_command(self.session.kubectl(all), input.map(str::to_owned)).await
-    }
-
-    /// Applies YAML as a person would: `kubectl apply -f -` in the test's namespace.
-    pub async fn apply(&self, yaml: &str) -> Result<String> {
-        self.kubectl_with(&["apply", "-f", "-"], Some(yaml)).await
-    }
-
-    /// Waits for a pod's Ready condition.
-    pub async fn pod_ready(&self, pod: &str) -> Result<()> {
-        self.kubectl(&["wait", "--for=condition=Ready", "--timeout=60s", &format!("pod/{pod}")]).await?;
-        Ok(())
-    }
-
-    /// A field of an object by JSONPath, for example `("pod/a", "{.status.podIP}")`.
-    pub async fn field(&self, object: &str, path: &str) -> Result<String> {
-        self.kubectl(&["get", object, "-o", &format!("jsonpath={path}")]).await
-    }
-
     /// The Istio of this cluster, installed when the first test asks for it.
     pub async fn istio(&self) -> Result<()> {
-        static DONE: Once = Once::new();
-        DONE.per_cluster(self.session.clone(), "install Istio", |session| {
-            // A cluster joined through TESTBED_CLUSTER may have one.
-            let probe = session.kubectl(["-n", "istio-system", "get", "deployment", "istiod"]);
-            if output(probe, None).is_ok() { Ok(()) } else { crate::istio::install(session, &[]) }
-        })
-        .await
-    }
-
-    /// The cluster's istio-integrator, deployed from `deploy/integrator` when the first test asks for it, with Istio. It
-    /// waits seconds where it would wait a minute: between writes of a guard chain, and for connections to drain.
-    pub async fn integrator(&self) -> Result<()> {
-        static DONE: Once = Once::new();
-        self.istio().await?;
-        DONE.per_cluster(self.session.clone(), "deploy istio-integrator", |session| {
-            let haste = [("ISTIO_INTEGRATOR_CHAIN_INTERVAL", "2s"), ("ISTIO_INTEGRATOR_DRAIN_TIME", "2s")];
-            crate::operators::deploy_integrator(session)?;
-            crate::operators::set_integrator_env(session, &haste)
-        })
-        .await
+        istio(&self.session).await
     }
 
     /// As [`Ctx::own_cluster`], with a namespace in that cluster; when the work fails, what is there is printed.
@@ -336,11 +399,11 @@ impl Ctx {
         let test = self.namespace.clone();
         self.own_cluster(options, |session| async move {
             let client = session.client().await?;
-            let namespace = create_namespace(&client, "own").await?;
-            let ctx = Self { session, client, namespace };
+            let cluster = Site::on_bed(session.clone(), client, String::new());
+            let ctx = Self { session, site: new_site(&cluster, "own").await? };
             let result = work(ctx.clone()).await;
             if result.is_err() {
-                eprintln!("{}", diagnostics(&ctx, &test));
+                eprintln!("{}", diagnostics(&ctx.site, &test));
             }
             result
         })

@@ -9,9 +9,9 @@ mod bootstrap;
 mod cluster;
 pub mod command;
 pub mod curl;
+pub mod existing;
 pub mod fault;
 pub mod harness;
-
 pub mod images;
 pub mod istio;
 mod namespace;
@@ -20,6 +20,7 @@ pub mod paths;
 mod pki;
 pub mod raw;
 mod rundir;
+pub mod site;
 mod supervisor;
 pub mod tools;
 
@@ -27,6 +28,7 @@ pub use bootstrap::client;
 pub use cluster::{Cluster, Options, Session};
 pub use namespace::{check as check_namespaces, dispatch, hold_elsewhere, signal_group};
 pub use pki::self_signed;
+pub use site::Site;
 
 /// Makes `ring` the process's TLS provider; calling it again changes nothing.
 pub fn install_crypto() {

@@ -8,6 +8,7 @@
 //! - `init`  is PID 1 of the cluster: it reaps, holds the lease and, when that ends, kills all and cleans up;
 //! - `supervise` starts the control plane and the node, and restarts, snapshots and stops them on request;
 //! - `enter` joins the namespaces of a running cluster and runs a command there;
+//! - `existing` runs the portable tests of this program on the cluster of a kubeconfig;
 //! - `hold` owns a cluster until it is killed, for tests of exactly that;
 //! - `probe` finds out whether this machine lets the current user do all that.
 //!
@@ -50,6 +51,7 @@ pub fn dispatch() -> Option<ExitCode> {
         "exec" => exec(rest),
         "probe" => probe(),
         "hold" => hold(),
+        "existing" => crate::existing::role(rest),
         other => Err(anyhow::anyhow!("unknown role {other:?}")),
     };
     Some(result.unwrap_or_else(|error| {

@@ -40,6 +40,19 @@ pub fn add_image(session: &Session, name: &str) -> Result<()> {
     session.set_images(&map)
 }
 
+/// Makes the images of a run on an existing cluster known under a registry's name: as if they had been pushed there.
+pub fn add_images_at(session: &Session, prefix: &str) -> Result<()> {
+    let server = crate::images::program_rule(
+        &format!("{prefix}/test-server:*"),
+        &crate::images::program("test-server")?,
+    );
+    let source = ImageSource::OciArchive { path: archive("istio-integrator")? };
+    let integrator = ImageRule { pattern: format!("{prefix}/istio-integrator:*"), source };
+    let mut map = session.images()?;
+    map.rules.extend([server, integrator]);
+    session.set_images(&map)
+}
+
 /// Applies `deploy/integrator` as a user would and waits until a replica is ready.
 pub fn deploy_integrator(session: &Session) -> Result<()> {
     add_image(session, "istio-integrator")?;

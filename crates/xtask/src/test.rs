@@ -16,11 +16,24 @@ use crate::results::{self, Outcome};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  cargo xtask test\n  cargo xtask test unit\n  cargo xtask test pods -- restarts\n  \
-                        cargo xtask test --thorough\n  cargo xtask test --thorough repeat"
+                        cargo xtask test --thorough\n  cargo xtask test --thorough repeat\n  \
+                        cargo xtask test --cluster existing --image-prefix registry.example.org/team\n\n\
+                  The images for --cluster existing:\n  \
+                        cargo xtask image istio-integrator test-server --out images\n\
+                  and then, with a registry that the cluster pulls from,\n  \
+                        skopeo copy oci-archive:images/istio-integrator.tar docker://PREFIX/istio-integrator:dev\n  \
+                        skopeo copy oci-archive:images/test-server.tar docker://PREFIX/test-server:dev\n\
+                  or, on kind, where no --image-prefix is needed,\n  \
+                        kind load image-archive images/istio-integrator.tar\n  \
+                        kind load image-archive images/test-server.tar"
 )]
 pub(crate) struct Args {
     /// Run one part only.
     part: Option<String>,
+    /// Where the tests run. `existing`: the portable ones, printed first, on the cluster of the current kubeconfig, which
+    /// needs an Istio and must have no istio-integrator; all they make is removed at the end.
+    #[arg(long, value_enum, default_value_t = Place::TestBed)]
+    cluster: Place,
     /// The long tests that CI does not run. Without a part: those that have not passed on these very files.
     #[arg(long)]
     thorough: bool,
@@ -30,6 +43,17 @@ pub(crate) struct Args {
     /// Passed to the tests, for example a name to filter by.
     #[arg(last = true)]
     rest: Vec<String>,
+    #[command(flatten, next_help_heading = "With --cluster existing")]
+    existing: testbed::existing::Args,
+}
+
+/// Where tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    /// Clusters that this machine starts for them.
+    TestBed,
+    /// The cluster of the current kubeconfig.
+    Existing,
 }
 
 struct Part {
@@ -68,6 +92,11 @@ const PARTS: &[Part] = &[
         covers: "logins: guard chains, ways around them, changes of the mesh, answers of auth services",
     },
     Part {
+        name: "existing",
+        filter: "existing",
+        covers: "`--cluster existing` with two tests, on a second test bed through its kubeconfig alone",
+    },
+    Part {
         name: "integrator",
         filter: "integrator",
         covers: "istio-integrator: routes, conditions, idle, restart, deploy/",
@@ -80,6 +109,11 @@ const THOROUGH: &[Part] = &[
         name: "crashes",
         filter: "auth_crash",
         covers: "istio-integrator killed after each of its writes, where CI takes every tenth",
+    },
+    Part {
+        name: "existing-cluster",
+        filter: "existing::",
+        covers: "`--cluster existing` with all its tests, and interrupted, on a second test bed",
     },
     Part {
         name: "istio-versions",
@@ -105,6 +139,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         list();
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.cluster == Place::Existing {
+        return existing(args);
+    }
+    if args.existing != testbed::existing::Args::default() {
+        bail!(
+            "--kubeconfig, --context, --image-prefix, --image-tag, --revision, --yes and --clean-up go with --cluster existing"
+        );
     }
     let part = match (&args.part, args.thorough) {
         (Some(name), false) => Some(find(PARTS, name)?),
@@ -132,6 +174,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the portable tests on the cluster of the current kubeconfig. Nothing of the test bed is built for that.
+fn existing(args: &Args) -> Result<ExitCode> {
+    if args.part.is_some() || args.thorough {
+        bail!("--cluster existing runs the portable tests, and no part; choose tests by name after `--`");
+    }
+    let bins = std::env::current_exe()?.parent().map(Path::to_path_buf).unwrap_or_default();
+    let images = target_dir()?.join("images");
+    let program = Prepared { bins, images }.e2e_program()?;
+    testbed::existing::run(&args.existing, &program, &args.rest)
 }
 
 fn list() {
@@ -212,8 +265,9 @@ impl Prepared {
         self.cargo(&["test", "--package", "e2e"], rest)
     }
 
-    fn every_write(&self, filter: &str) -> Result<()> {
-        ordinary::run(self.command(Command::new(self.e2e_program()?)).arg(filter).env("E2E_EVERY_WRITE", "1"))
+    /// Runs the tests of a filter with a variable that makes them take longer.
+    fn with(&self, variable: &str, filter: &str) -> Result<()> {
+        ordinary::run(self.command(Command::new(self.e2e_program()?)).arg(filter).env(variable, "1"))
     }
 
     fn demo(&self) -> Result<()> {
@@ -253,7 +307,8 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
         let started = Instant::now();
         println!("{}: {}", candidate.name, candidate.covers);
         let result = match candidate.name {
-            "crashes" => prepared.every_write(candidate.filter),
+            "crashes" => prepared.with("E2E_EVERY_WRITE", candidate.filter),
+            "existing-cluster" => prepared.with("E2E_EXISTING_WHOLE", candidate.filter),
             "istio-versions" => istio_versions(prepared),
             "repeat" => repeat(prepared, &inputs),
             "ordinary-user" => ordinary_user(prepared),
@@ -278,18 +333,19 @@ fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
     bail!("failed: {}", failed.join(", "))
 }
 
-/// What of the tests on clusters is run with each Istio: modules of tests/e2e.
-const OF_EVERY_ISTIO: [&str; 3] = ["istio::", "auth::", "auth_disguises::"];
+/// What of the tests on clusters is run with each Istio: those of istiod, and those of logins but for the longest, in which
+/// Istio only looks on.
+const OF_EVERY_ISTIO: [&[&str]; 2] = [&["istio::"], &["auth", "--skip", "auth_crash"]];
 
 /// Runs tests with Istio releases other than the one that CI takes; each is built when it is first needed.
 fn istio_versions(prepared: &Prepared) -> Result<()> {
     let program = prepared.e2e_program()?;
     for version in testbed::tools::OTHER_ISTIO_VERSIONS {
-        for module in OF_EVERY_ISTIO {
-            println!("istio-versions: Istio {version}, {module}");
+        for tests in OF_EVERY_ISTIO {
+            println!("istio-versions: Istio {version}, {}", tests[0]);
             let mut command = prepared.command(Command::new(&program));
-            command.arg(module).env(testbed::tools::ISTIO_VARIABLE, version);
-            ordinary::run(&mut command).with_context(|| format!("Istio {version}, {module}"))?;
+            command.args(tests).env(testbed::tools::ISTIO_VARIABLE, version);
+            ordinary::run(&mut command).with_context(|| format!("Istio {version}, {}", tests[0]))?;
         }
     }
     Ok(())
