@@ -401,8 +401,7 @@ async fn rolled_to_another_image(site: &Site) -> Result<()> {
     let log = AuditLog::new(site.session.audit_log());
     let ours = Filter::user(&service_account(OWN, OWN)).except_renewals_of(OWN, OWN);
     // What the upgrade before has still to say is said.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let mark = log.mark(&site.client).await?;
+    let mark = log.quiet(&site.client, &ours, Duration::from_secs(5), Duration::from_mins(1)).await?;
     let address = site.gateway().await?;
     let rolled = async {
         let chart = repo("deploy/helm/istio-integrator");

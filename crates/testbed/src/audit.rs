@@ -150,6 +150,32 @@ impl AuditLog {
         }
         Ok(writes.into_iter().filter(|write| filter.selects(write)).collect())
     }
+
+    /// Waits until nothing that the filter selects has been written for `pause`, and marks its beginning: what a change set
+    /// off has come to its end, Events included, however slow the machine is.
+    ///
+    /// The client is used as in [`AuditLog::mark`].
+    ///
+    /// # Errors
+    /// When writes have not ended within `limit`; the error names the last of them.
+    pub async fn quiet(
+        &self,
+        client: &kube::Client,
+        filter: &Filter,
+        pause: Duration,
+        limit: Duration,
+    ) -> anyhow::Result<Mark> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let mark = self.mark(client).await?;
+            sleep(pause).await;
+            let writes = self.writes_since(client, mark, filter).await?;
+            let Some(last) = writes.last() else { return Ok(mark) };
+            if Instant::now() > deadline {
+                bail!("audit: writes have not ended within {} s; the last is {last:?}", limit.as_secs());
+            }
+        }
+    }
 }
 
 /// Sends a request that changes nothing, and gives the name by which its line is known: the dry run of a
