@@ -1,6 +1,7 @@
 //! Which login a route asks for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use mesh_api::integrator::{AuthType, RequestAuth, Route};
@@ -135,9 +136,10 @@ impl<'a> Providers<'a> {
         Self { list }
     }
 
-    /// The login at a provider; `referrer` is the field that names it.
-    fn login(&self, key: &ObjectKey, referrer: &str) -> RouteAuth {
+    /// The login at a provider; `referrer` says which field names it.
+    fn login(&self, key: &ObjectKey, referrer: impl FnOnce() -> String) -> RouteAuth {
         let Some(provider) = self.list.get(key) else {
+            let referrer = referrer();
             let message = format!("AuthProvider {key} does not exist: create it, or correct {referrer}");
             return RouteAuth::closed(Finding::bad(Reason::ProviderNotFound, message));
         };
@@ -192,6 +194,24 @@ fn service(provider: &Provider, input: &Input<'_>) -> Result<(), Finding> {
     Ok(())
 }
 
+/// Which field says what the login is.
+#[derive(Clone, Copy)]
+enum Field {
+    /// That of the route at this place.
+    Route(usize),
+    /// That of the request.
+    Request,
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Route(position) => write!(f, "spec.routes[{position}].auth"),
+            Self::Request => f.write_str("spec.auth"),
+        }
+    }
+}
+
 /// Resolves the logins of a request's routes.
 pub(crate) struct AuthResolver<'r, 'a> {
     pub(crate) providers: &'r Providers<'a>,
@@ -207,13 +227,12 @@ impl AuthResolver<'_, '_> {
         position: usize,
         binding: &Binding<'_>,
     ) -> RouteAuth {
-        let of_route = format!("spec.routes[{position}].auth");
         match route.auth.as_ref().filter(|auth| auth.kind != AuthType::Inherit) {
-            Some(auth) => self.explicit(auth, request, &of_route, binding),
+            Some(auth) => self.explicit(auth, request, Field::Route(position), binding),
             None if request.spec.auth.kind != AuthType::Inherit => {
-                self.explicit(&request.spec.auth, request, "spec.auth", binding)
+                self.explicit(&request.spec.auth, request, Field::Request, binding)
             }
-            None => self.inherited(binding),
+            None => inherited(binding, self.providers),
         }
     }
 
@@ -221,7 +240,7 @@ impl AuthResolver<'_, '_> {
         &self,
         auth: &RequestAuth,
         request: &IngressRequest,
-        field: &str,
+        field: Field,
         binding: &Binding<'_>,
     ) -> RouteAuth {
         let namespace = request.metadata.namespace.as_deref().unwrap_or_default();
@@ -234,7 +253,7 @@ impl AuthResolver<'_, '_> {
                 RouteAuth::closed(Finding::bad(Reason::AuthRequired, message))
             }
             (AuthType::None, _) => RouteAuth::Open,
-            (AuthType::Inherit, _) => self.inherited(binding),
+            (AuthType::Inherit, _) => inherited(binding, self.providers),
             (AuthType::Provider, None) => {
                 let message =
                     format!("{field}.providerRef must name the provider, since its type is Provider");
@@ -246,7 +265,7 @@ impl AuthResolver<'_, '_> {
                     reference.name.as_str(),
                 );
                 match self.grants.check(namespace, Target::Provider, &key) {
-                    Ok(()) => self.providers.login(&key, &format!("{field}.providerRef")),
+                    Ok(()) => self.providers.login(&key, || format!("{field}.providerRef")),
                     Err(finding) => RouteAuth::closed(finding),
                 }
             }
@@ -259,52 +278,63 @@ impl AuthResolver<'_, '_> {
         let provider = self.providers.list.get(&ObjectKey::new(&reference.namespace, &reference.name))?;
         provider.accepted.as_ref().ok().cloned()
     }
+}
 
-    fn inherited(&self, binding: &Binding<'_>) -> RouteAuth {
-        let auth = &binding.object.spec.auth;
-        match &auth.default_provider_ref {
-            Some(reference) => {
-                let key = ObjectKey::new(&reference.namespace, &reference.name);
-                let field = format!("spec.auth.defaultProviderRef of binding {}", binding.name);
-                self.providers.login(&key, &field)
-            }
-            None if auth.required => {
-                let message = format!(
-                    "binding {} requires a login and has no default provider: set spec.auth.type to Provider and name one \
-                     in spec.auth.providerRef",
-                    binding.name
-                );
-                RouteAuth::closed(Finding::bad(Reason::AuthRequired, message))
-            }
-            None => RouteAuth::Open,
+fn inherited(binding: &Binding<'_>, providers: &Providers<'_>) -> RouteAuth {
+    let auth = &binding.object.spec.auth;
+    match &auth.default_provider_ref {
+        Some(reference) => {
+            let key = ObjectKey::new(&reference.namespace, &reference.name);
+            providers.login(&key, || format!("spec.auth.defaultProviderRef of binding {}", binding.name))
         }
+        None if auth.required => {
+            let message = format!(
+                "binding {} requires a login and has no default provider: set spec.auth.type to Provider and name one \
+                 in spec.auth.providerRef",
+                binding.name
+            );
+            RouteAuth::closed(Finding::bad(Reason::AuthRequired, message))
+        }
+        None => RouteAuth::Open,
     }
 }
 
 /// The identity headers that routes must not pass on as clients send them, by the namespace of the backend.
 #[derive(Default)]
-pub(crate) struct IdentityHeaders {
-    by_namespace: BTreeMap<String, BTreeSet<String>>,
+pub(crate) struct IdentityHeaders<'h> {
+    /// Sorted.
+    by_namespace: HashMap<&'h str, Vec<&'h str>>,
+    /// The namespaces and the providers, by where they are, that were noted: thousands of routes say the same.
+    noted: HashSet<(&'h str, usize)>,
 }
 
-impl IdentityHeaders {
+impl<'h> IdentityHeaders<'h> {
     /// Notes that a route to these namespaces is protected by this provider.
-    pub(crate) fn note<'n>(&mut self, namespaces: impl IntoIterator<Item = &'n str>, provider: &Provider) {
-        if provider.identity_headers.is_empty() {
-            return;
-        }
+    pub(crate) fn note(&mut self, namespaces: &[&'h str], provider: &'h Provider) {
+        let place = std::ptr::from_ref(provider).addr();
         for namespace in namespaces {
-            let headers = match self.by_namespace.get_mut(namespace) {
-                Some(headers) => headers,
-                None => self.by_namespace.entry(namespace.to_owned()).or_default(),
-            };
-            headers.extend(provider.identity_headers.iter().cloned());
+            if provider.identity_headers.is_empty() || !self.noted.insert((namespace, place)) {
+                continue;
+            }
+            let headers = self.by_namespace.entry(namespace).or_default();
+            headers.extend(provider.identity_headers.iter().map(String::as_str));
+            headers.sort_unstable();
+            headers.dedup();
         }
     }
 
-    /// The headers for a route to these namespaces.
-    pub(crate) fn of<'n>(&self, namespaces: impl IntoIterator<Item = &'n str>) -> BTreeSet<&str> {
-        let sets = namespaces.into_iter().filter_map(|namespace| self.by_namespace.get(namespace));
-        sets.flatten().map(String::as_str).collect()
+    /// The headers for a route to these namespaces, sorted.
+    pub(crate) fn of<'s>(&'s self, namespaces: &[&str]) -> Cow<'s, [&'h str]> {
+        let mut lists = namespaces.iter().filter_map(|namespace| self.by_namespace.get::<str>(namespace));
+        let Some(first) = lists.next() else { return Cow::Borrowed(&[]) };
+        let mut all = Cow::Borrowed(first.as_slice());
+        for more in lists {
+            all.to_mut().extend(more);
+        }
+        if let Cow::Owned(all) = &mut all {
+            all.sort_unstable();
+            all.dedup();
+        }
+        all
     }
 }

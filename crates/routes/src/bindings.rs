@@ -1,5 +1,7 @@
 //! What the bindings say, and whether it can be acted on.
 
+use std::sync::Arc;
+
 use mesh_api::integrator::{GatewayType, HostPolicy};
 use mesh_api::syntax::{is_host, is_host_pattern, template_problem};
 use mesh_api::{GatewayBinding, Reason};
@@ -14,7 +16,7 @@ pub(crate) struct Binding<'a> {
     pub(crate) object: &'a GatewayBinding,
     pub(crate) name: &'a str,
     /// The gateway, or why what the binding says cannot be acted on.
-    pub(crate) gateway: Result<ObjectKey, Finding>,
+    pub(crate) gateway: Result<Arc<ObjectKey>, Finding>,
     /// The facts about its gateway, if it exists.
     pub(crate) facts: Option<&'a GatewayFacts>,
     pub(crate) ready: Finding,
@@ -33,8 +35,9 @@ pub(crate) fn read<'a>(input: &Input<'a>) -> Vec<Binding<'a>> {
 }
 
 fn read_one<'a>(object: &'a GatewayBinding, input: &Input<'a>) -> Binding<'a> {
-    let gateway = gateway_of(object);
-    let facts = gateway.as_ref().ok().and_then(|key| input.gateways.get(key)).filter(|facts| !facts.gone);
+    let gateway = gateway_of(object).map(Arc::new);
+    let facts =
+        gateway.as_ref().ok().and_then(|key| input.gateways.get(key.as_ref())).filter(|facts| !facts.gone);
     let ready = match &gateway {
         Err(finding) => finding.clone(),
         Ok(key) => readiness(key, facts, input),

@@ -1,6 +1,7 @@
 //! Which binding serves a request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mesh_api::{IngressRequest, Reason};
 
@@ -15,7 +16,7 @@ pub(crate) struct Choice {
     /// Its place in the list of bindings.
     pub(crate) binding: usize,
     /// Its gateway.
-    pub(crate) gateway: ObjectKey,
+    pub(crate) gateway: Arc<ObjectKey>,
     /// Younger default bindings that would serve the request as well.
     pub(crate) also: Vec<usize>,
 }

@@ -20,8 +20,9 @@ pub fn virtual_service_name(gateway: &ObjectKey, host: &str) -> String {
     format!("{}-{}", readable.trim_end_matches('-'), hash(&[&gateway.namespace, &gateway.name, host]))
 }
 
-/// The `VirtualService` of a host on a gateway, without routes.
+/// The `VirtualService` of this name for a host on a gateway, without routes.
 pub(crate) fn virtual_service(
+    name: String,
     gateway: &ObjectKey,
     facts: Option<&GatewayFacts>,
     host: &str,
@@ -34,7 +35,7 @@ pub(crate) fn virtual_service(
     let labels = BTreeMap::from([(names::MANAGED_BY_LABEL.to_owned(), names::INTEGRATOR.to_owned())]);
     VirtualService {
         metadata: ObjectMeta {
-            name: Some(virtual_service_name(gateway, host)),
+            name: Some(name),
             namespace: Some(settings.namespace.clone()),
             labels: Some(labels),
             annotations: Some(annotations),
@@ -66,13 +67,16 @@ pub(crate) fn hash(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
         hasher.update([0]);
     }
-    let mut digits = hexadecimal(&hasher.finalize());
-    digits.truncate(HASH_DIGITS);
-    digits
+    hexadecimal(hasher.finalize().get(..HASH_DIGITS / 2).unwrap_or_default())
 }
 
 /// The bytes as lower-case hexadecimal digits.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from(if value < 10 { b'0' + value } else { b'a' + value - 10 });
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        digits.push(digit(byte >> 4));
+        digits.push(digit(byte & 15));
+    }
+    digits
 }

@@ -1,9 +1,8 @@
 //! The entries of a `VirtualService` that one route of a table becomes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mesh_api::header::dash_spellings;
 use mesh_api::integrator::{Method, PathMatch, PathMatchType};
 use mesh_api::istio::{
     HeaderOperations, Headers, HttpDirectResponse, HttpMatch, HttpRewrite, HttpRoute, HttpRouteDestination,
@@ -13,7 +12,8 @@ use mesh_api::names;
 
 use crate::auth::Identified;
 use crate::emit::hash;
-use crate::guard::{ProviderId, TokenKey};
+use crate::guard::ProviderId;
+use crate::memo::Memo;
 use crate::table::Row;
 
 /// What a route answers whose Service does not exist or whose login cannot be had, so that it never falls through to a
@@ -41,7 +41,8 @@ pub(crate) enum Refused {
 /// What of a host's table and gateway the entries of one row depend on.
 pub(crate) struct Context<'c> {
     pub(crate) host: &'c str,
-    pub(crate) token_key: &'c TokenKey,
+    pub(crate) cluster_domain: &'c str,
+    pub(crate) memo: &'c Memo<'c>,
     /// The paths that some row has exactly and for every method.
     pub(crate) exact: &'c BTreeSet<&'c str>,
 }
@@ -51,80 +52,100 @@ pub(crate) struct Context<'c> {
 pub(crate) fn entries(
     row: &Row<'_>,
     demand: Option<&Demand>,
-    foreign_identity: &BTreeSet<&str>,
+    foreign_identity: &[&str],
     refused: Refused,
     context: &Context<'_>,
 ) -> Vec<HttpRoute> {
     let namer = Namer { row, context };
+    let own = method_match(&row.methods, !row.route.auth.is_open());
+    let own = own.as_ref();
     let shapes = shapes(row, context);
     let refused = match refused {
-        Refused::Untold => return vec![closed(&namer, &shapes)],
-        _ if row.route.broken().is_some() => return vec![closed(&namer, &shapes)],
+        Refused::Untold => return vec![closed(&namer, shapes, own)],
+        _ if row.route.broken().is_some() => return vec![closed(&namer, shapes, own)],
         Refused::These(matches) => matches,
     };
-    let remove: Vec<String> = foreign_identity
-        .iter()
-        .flat_map(|header| dash_spellings(header))
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect();
+    let mut remove = context.memo.removal(foreign_identity);
+    let mut entries = Vec::with_capacity(shapes.len() + 2);
     let Some(demand) = demand else {
-        let open = shapes.iter().enumerate().map(|(place, shape)| HttpRoute {
-            name: namer.open(&format!("open{place}")),
-            matches: shape.uris.iter().map(|uri| matching(uri, row)).collect(),
+        entries.extend(refusal(refused, own, || namer.open("neighbours"), AMBIGUOUS_PATH));
+        entries.extend(shapes.into_iter().enumerate().map(|(place, shape)| HttpRoute {
+            name: namer.open(place_of(&OPEN, place)),
             headers: removing(remove.clone()),
-            ..forward(row, shape)
-        });
-        let refused = refusal(row, refused, namer.open("neighbours"), AMBIGUOUS_PATH);
-        return refused.into_iter().chain(open).collect();
+            route: destinations(row, context.cluster_domain),
+            rewrite: shape.rewrite.map(|uri| HttpRewrite { uri: Some(uri) }),
+            timeout: row.route.timeout.clone(),
+            matches: shape.uris.into_iter().map(|uri| matching(uri, own)).collect(),
+            ..HttpRoute::default()
+        }));
+        return entries;
     };
-    let token = context.token_key.token(&demand.id);
-    let mut remove = remove;
     remove.push(names::GUARD_HEADER.to_owned());
     remove.sort();
-    let guard = BTreeMap::from([(names::GUARD_HEADER.to_owned(), StringMatch::Exact(token))]);
-    let mut entries = Vec::new();
-    if let Some(refused) = refusal(row, refused, namer.open("pages"), OWN_PAGE) {
-        entries.push(refused);
-    }
-    entries.extend(shapes.iter().enumerate().map(|(place, shape)| {
-        let matches = shape.uris.iter().map(|uri| HttpMatch { headers: guard.clone(), ..matching(uri, row) });
-        HttpRoute {
-            name: namer.protected(&demand.id, &format!("passed{place}")),
-            matches: matches.collect(),
+    let guard = context.memo.guard(&demand.id);
+    entries.extend(refusal(refused, own, || namer.open("pages"), OWN_PAGE));
+    let mut matches = Vec::with_capacity(shapes.iter().map(|shape| shape.uris.len()).sum());
+    for (place, shape) in shapes.into_iter().enumerate() {
+        let lacking = shape
+            .uris
+            .iter()
+            .map(|uri| HttpMatch { without_headers: guard.clone(), ..matching(uri.clone(), own) });
+        matches.extend(lacking);
+        let passing = shape.uris.into_iter();
+        let passing = passing.map(|uri| HttpMatch { headers: guard.clone(), ..matching(uri, own) });
+        entries.push(HttpRoute {
+            name: namer.protected(&demand.id, place_of(&PASSED, place)),
+            matches: passing.collect(),
             headers: removing(remove.clone()),
-            ..forward(row, shape)
-        }
-    }));
-    let uris = shapes.iter().flat_map(|shape| &shape.uris);
-    let matches = uris.map(|uri| HttpMatch { without_headers: guard.clone(), ..matching(uri, row) });
+            route: destinations(row, context.cluster_domain),
+            rewrite: shape.rewrite.map(|uri| HttpRewrite { uri: Some(uri) }),
+            timeout: row.route.timeout.clone(),
+            ..HttpRoute::default()
+        });
+    }
     entries.push(HttpRoute {
         name: namer.protected(&demand.id, "refused"),
-        matches: matches.collect(),
+        matches,
         direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     });
     entries
 }
 
+/// What the entries for the shapes of a row are called in their names: there are two at most.
+const OPEN: [&str; 2] = ["open0", "open1"];
+const PASSED: [&str; 2] = ["passed0", "passed1"];
+
+fn place_of(names: &[&'static str; 2], place: usize) -> &'static str {
+    names.get(place).copied().unwrap_or_default()
+}
+
 /// What a row refuses, for the methods that it has.
-fn refusal(row: &Row<'_>, matches: Vec<HttpMatch>, name: String, status: u16) -> Option<HttpRoute> {
-    let own = method_match(&row.methods, !row.route.auth.is_open());
-    let with_method = |entry: HttpMatch| HttpMatch { method: entry.method.or_else(|| own.clone()), ..entry };
-    let matches: Vec<HttpMatch> = matches.into_iter().map(with_method).collect();
+fn refusal(
+    mut matches: Vec<HttpMatch>,
+    own: Option<&StringMatch>,
+    name: impl FnOnce() -> String,
+    status: u16,
+) -> Option<HttpRoute> {
+    if let Some(own) = own {
+        for entry in &mut matches {
+            entry.method.get_or_insert_with(|| own.clone());
+        }
+    }
+    matches.shrink_to_fit();
     (!matches.is_empty()).then(|| HttpRoute {
-        name,
+        name: name(),
         matches,
         direct_response: Some(answer(status)),
         ..HttpRoute::default()
     })
 }
 
-fn closed(namer: &Namer<'_, '_>, shapes: &[Shape]) -> HttpRoute {
-    let uris = shapes.iter().flat_map(|shape| &shape.uris);
+fn closed(namer: &Namer<'_, '_>, shapes: Vec<Shape>, own: Option<&StringMatch>) -> HttpRoute {
+    let uris = shapes.into_iter().flat_map(|shape| shape.uris);
     HttpRoute {
         name: namer.open("closed"),
-        matches: uris.map(|uri| matching(uri, namer.row)).collect(),
+        matches: uris.map(|uri| matching(uri, own)).collect(),
         direct_response: Some(answer(UNAVAILABLE)),
         ..HttpRoute::default()
     }
@@ -177,13 +198,15 @@ fn shapes(row: &Row<'_>, context: &Context<'_>) -> Vec<Shape> {
     }
 }
 
-fn matching(uri: &StringMatch, row: &Row<'_>) -> HttpMatch {
-    let method = method_match(&row.methods, !row.route.auth.is_open());
-    HttpMatch { uri: Some(uri.clone()), method, ..HttpMatch::default() }
+fn matching(uri: StringMatch, method: Option<&StringMatch>) -> HttpMatch {
+    HttpMatch { uri: Some(uri), method: method.cloned(), ..HttpMatch::default() }
 }
 
 /// HTTP/2 carries methods of any spelling, and a backend may read `get` as `GET`: a protected one covers them all.
 pub(crate) fn method_match(methods: &BTreeSet<Method>, protected: bool) -> Option<StringMatch> {
+    if methods.is_empty() {
+        return None;
+    }
     let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
     match &names[..] {
         [] => None,
@@ -193,18 +216,13 @@ pub(crate) fn method_match(methods: &BTreeSet<Method>, protected: bool) -> Optio
     }
 }
 
-fn forward(row: &Row<'_>, shape: &Shape) -> HttpRoute {
-    let destinations = row.route.backends.list.as_deref().unwrap_or_default();
-    let route = destinations.iter().map(|backend| HttpRouteDestination {
-        destination: backend.destination.clone(),
-        weight: (destinations.len() > 1).then_some(backend.weight),
+fn destinations(row: &Row<'_>, cluster_domain: &str) -> Vec<HttpRouteDestination> {
+    let backends = row.route.backends.list.as_deref().unwrap_or_default();
+    let destinations = backends.iter().map(|backend| HttpRouteDestination {
+        destination: backend.destination(cluster_domain),
+        weight: (backends.len() > 1).then_some(backend.weight),
     });
-    HttpRoute {
-        route: route.collect(),
-        rewrite: shape.rewrite.clone().map(|uri| HttpRewrite { uri: Some(uri) }),
-        timeout: row.route.timeout.clone(),
-        ..HttpRoute::default()
-    }
+    destinations.collect()
 }
 
 fn removing(remove: Vec<String>) -> Option<Headers> {
@@ -236,10 +254,10 @@ impl Namer<'_, '_> {
     }
 
     fn open(&self, role: &str) -> String {
-        format!("{}{}", names::OPEN_ROUTE_PREFIX, self.digest(role))
+        [names::OPEN_ROUTE_PREFIX, &self.digest(role)].concat()
     }
 
     fn protected(&self, id: &ProviderId, role: &str) -> String {
-        format!("{}{id}.{}", names::AUTH_ROUTE_PREFIX, self.digest(role))
+        [names::AUTH_ROUTE_PREFIX, id.as_str(), ".", &self.digest(role)].concat()
     }
 }

@@ -1,6 +1,6 @@
 //! The `VirtualService` of one host on one gateway.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use mesh_api::Reason;
@@ -13,11 +13,12 @@ use crate::auth::{Identified, IdentityHeaders, RouteAuth};
 use crate::emit::{self, hash, hexadecimal};
 use crate::entries::{self, Context, Demand, Refused, answer};
 use crate::guard::{Provider, ProviderId};
-use crate::input::{ChainFacts, Input, ObjectKey};
+use crate::input::{ChainFacts, GatewayFacts, Input, ObjectKey};
+use crate::memo::Memo;
 use crate::neighbours::{self, Guarded};
-use crate::output::{Finding, Marker};
+use crate::output::Finding;
 use crate::table::{self, Claimant, Outcome, RouteOutcome, Row};
-use crate::validate::{MAX_BYTES, Problem, validate};
+use crate::validate::{ByUri, MAX_BYTES, Problem, json_size, validate_of_size};
 
 /// What the object holds beside its routes, in bytes, with room to spare.
 const OVERHEAD: usize = 8192;
@@ -25,23 +26,46 @@ const OVERHEAD: usize = 8192;
 /// What became of a host. It says nothing of other hosts, and refers to claimants by their place, so that it can be kept
 /// while others change.
 pub(crate) struct Host {
+    pub(crate) gateway: Arc<ObjectKey>,
+    /// The host.
+    pub(crate) domain: String,
+    /// The name of the object.
+    pub(crate) name: String,
     /// Nothing where no claimant has a valid path, since an object without routes would be invalid.
     pub(crate) object: Option<Result<Arc<VirtualService>, Vec<Problem>>>,
-    pub(crate) marker: Option<Marker>,
+    pub(crate) probe: Option<Probe>,
     /// One for each claimant.
     pub(crate) outcomes: Vec<Outcome>,
-    /// The check that each protected route demands, by the place of the claimant and of the route in its request.
-    pub(crate) demands: BTreeMap<(usize, usize), Demand>,
+    /// The check that each protected route demands, by the place of the claimant and of the route in its request; sorted.
+    pub(crate) demands: Vec<((usize, usize), Demand)>,
+}
+
+/// How the gateway's pods can be asked what they hold of a host.
+pub(crate) struct Probe {
+    /// See [`crate::Marker::path`].
+    pub(crate) path: String,
+    /// See [`crate::Marker::digest`].
+    pub(crate) digest: String,
+    /// Whether a route asks for a login.
+    protected: bool,
+}
+
+impl Probe {
+    /// See [`crate::Marker::chain_path`].
+    pub(crate) fn chain_path(&self) -> Option<String> {
+        self.protected.then(|| [&self.path, "/chain"].concat())
+    }
 }
 
 /// What all hosts of one gateway have in common.
 pub(crate) struct GatewayContext<'g, 'a> {
     pub(crate) input: &'g Input<'a>,
-    pub(crate) gateway: &'g ObjectKey,
+    pub(crate) gateway: &'g Arc<ObjectKey>,
+    /// The facts about it, if there are any.
+    pub(crate) facts: Option<&'g GatewayFacts>,
     pub(crate) chain: &'g ChainFacts,
-    pub(crate) identity: &'g IdentityHeaders,
-    /// What tells one key of tokens from another.
-    pub(crate) key_mark: &'g str,
+    pub(crate) identity: &'g IdentityHeaders<'g>,
+    pub(crate) memo: &'g Memo<'g>,
 }
 
 /// Compiles a host. Where not all claimants fit into one object, the youngest are left out.
@@ -73,11 +97,12 @@ impl GatewayContext<'_, '_> {
         let mut table = table::build(host, claimants, limit);
         let exact: BTreeSet<&str> =
             table.rows.iter().filter(|row| row.methods.is_empty()).filter_map(exact).collect();
-        let entry_context = Context { host, token_key: self.input.token_key, exact: &exact };
+        let cluster_domain = &self.input.settings.cluster_domain;
+        let entry_context = Context { host, cluster_domain, memo: self.memo, exact: &exact };
         let strict = table.rows.iter().filter(|row| !row.route.auth.is_open());
         let guarded: Vec<Guarded<'_>> =
             strict.map(|row| Guarded { path: row.path, methods: &row.methods }).collect();
-        let mut demands = BTreeMap::new();
+        let mut demands = Vec::new();
         let mut http = Vec::new();
         for row in &table.rows {
             let demand = self.demand(row);
@@ -88,36 +113,46 @@ impl GatewayContext<'_, '_> {
             let identity = self.foreign_identity(row, demand.as_ref());
             http.extend(entries::entries(row, demand.as_ref(), &identity, refused, &entry_context));
             if let Some(demand) = demand {
-                demands.insert((row.place, row.position), demand);
+                demands.push(((row.place, row.position), demand));
             }
         }
+        demands.sort_unstable_by_key(|(place, _)| *place);
+        demands.shrink_to_fit();
         drop_dead_matches(&mut http);
         let outcomes = table.outcomes;
+        let gateway = Arc::clone(self.gateway);
+        let name = emit::virtual_service_name(self.gateway, host);
+        let domain = host.to_owned();
         if http.is_empty() {
-            return Sized { host: Host { object: None, marker: None, outcomes, demands }, bytes: 0 };
+            let host = Host { gateway, domain, name, object: None, probe: None, outcomes, demands };
+            return Sized { host, bytes: 0 };
         }
         // Writing plain structs of strings as JSON cannot fail; if it did, the object would count as too large.
         let json = serde_json::to_vec(&http).unwrap_or_default();
         let bytes = if json.is_empty() { usize::MAX } else { json.len() + OVERHEAD };
-        let marker = self.marker(host, &json, !demands.is_empty());
-        let mut object = emit::virtual_service(
-            self.gateway,
-            self.input.gateways.get(self.gateway),
-            host,
-            self.input.settings,
-        );
-        object.spec.http = marker_entries(host, &marker).into_iter().chain(http).collect();
+        let probe = self.probe(&domain, &json, !demands.is_empty());
+        let mut object =
+            emit::virtual_service(name.clone(), self.gateway, self.facts, &domain, self.input.settings);
+        let mut entries = marker_entries(self.gateway, &domain, &probe);
+        entries.reserve_exact(http.len());
+        object.spec.http = entries;
+        let size = size_with(&object, &json);
+        object.spec.http.append(&mut http);
         // What is too large is compiled again with fewer claimants, and need not be looked at.
-        let problems = if bytes > MAX_BYTES { Vec::new() } else { validate(&object, self.input.token_key) };
+        let problems = if bytes > MAX_BYTES {
+            Vec::new()
+        } else {
+            validate_of_size(&object, size, self.input.token_key)
+        };
         let mut outcomes = outcomes;
         let object = if problems.is_empty() {
             Ok(Arc::new(object))
         } else {
-            let name = emit::virtual_service_name(self.gateway, host);
             crate::verdict::withhold(&mut outcomes, &name, &problems);
             Err(problems)
         };
-        Sized { host: Host { object: Some(object), marker: Some(marker), outcomes, demands }, bytes }
+        let (object, probe) = (Some(object), Some(probe));
+        Sized { host: Host { gateway, domain, name, object, probe, outcomes, demands }, bytes }
     }
 
     /// The check that a protected route demands: the provider as it is now, unless an older form of it is still in force
@@ -131,7 +166,7 @@ impl GatewayContext<'_, '_> {
     fn refused(&self, row: &Row<'_>, demand: Option<&Demand>, guarded: &[Guarded<'_>]) -> Refused {
         let not_normalized = self.chain.paths_not_normalized;
         let told = match (demand, row.path.kind) {
-            (Some(demand), _) => neighbours::own_pages(row.path, &demand.provider, not_normalized),
+            (Some(demand), _) => self.memo.own_pages(row.path, demand, not_normalized),
             (None, PathMatchType::PathPrefix) if row.route.auth.is_open() && !guarded.is_empty() => {
                 neighbours::refused_by(row.path, &row.methods, guarded, not_normalized)
             }
@@ -141,10 +176,12 @@ impl GatewayContext<'_, '_> {
     }
 
     /// The identity headers that the backends believe, but for those that the route's own check sets.
-    fn foreign_identity<'s>(&'s self, row: &'s Row<'_>, demand: Option<&Demand>) -> BTreeSet<&'s str> {
-        let mut headers = self.identity.of(row.route.backends.namespaces.iter().map(String::as_str));
+    fn foreign_identity<'s>(&'s self, row: &'s Row<'_>, demand: Option<&Demand>) -> Vec<&'s str> {
+        let mut headers = self.identity.of(&row.route.backends.namespaces).into_owned();
         if let Some(default) = &row.claimant.prepared.default_provider {
             headers.extend(default.identity_headers.iter().map(String::as_str));
+            headers.sort_unstable();
+            headers.dedup();
         }
         if let Some(demand) = demand {
             headers.retain(|header| !demand.provider.identity_headers.iter().any(|own| own == header));
@@ -152,21 +189,17 @@ impl GatewayContext<'_, '_> {
         headers
     }
 
-    fn marker(&self, host: &str, routes: &[u8], protected: bool) -> Marker {
-        let mut digest = hexadecimal(&Sha256::digest(routes));
-        digest.truncate(32);
-        let path = self.input.token_key.marker_path(self.gateway, host);
-        let chain_path = protected.then(|| format!("{path}/chain"));
-        // Where to ask is no part of the object, and is filled in at each compile.
-        Marker {
-            gateway: self.gateway.clone(),
-            host: host.to_owned(),
-            listeners: Vec::new(),
-            path,
-            digest,
-            chain_path,
-        }
+    fn probe(&self, host: &str, routes: &[u8], protected: bool) -> Probe {
+        let digest = hexadecimal(Sha256::digest(routes).get(..16).unwrap_or_default());
+        Probe { path: self.input.token_key.marker_path(self.gateway, host), digest, protected }
     }
+}
+
+/// The size of an object as JSON once routes, of which `json` is the list, stand behind those that it has; nothing if it
+/// cannot be told.
+fn size_with(object: &VirtualService, json: &[u8]) -> Result<usize, serde_json::Error> {
+    // A comma instead of two brackets.
+    Ok(json_size(object)? + json.len().saturating_sub(1))
 }
 
 /// Which form of the provider routes use on a gateway with this chain.
@@ -193,9 +226,9 @@ pub(crate) fn enforced_before<'c>(
 /// Drops what an earlier route matches word for word, and routes of which nothing is left: rows may meet in a path, such as
 /// an exact path and a prefix with the same method.
 fn drop_dead_matches(http: &mut Vec<HttpRoute>) {
-    let mut seen = HashSet::new();
-    let entries = http.iter().flat_map(|route| &route.matches);
-    let alive: Vec<bool> = entries.map(|entry| seen.insert(entry)).collect();
+    let entries = || http.iter().flat_map(|route| &route.matches);
+    let mut seen = HashSet::with_capacity(entries().count());
+    let alive: Vec<bool> = entries().map(|entry| seen.insert(ByUri(entry))).collect();
     if alive.contains(&false) {
         let mut alive = alive.into_iter();
         for route in &mut *http {
@@ -210,24 +243,23 @@ fn exact<'r>(row: &Row<'r>) -> Option<&'r str> {
 }
 
 /// By these entries a gateway pod can be asked which routes it holds and, beside protected ones, which guard chain.
-fn marker_entries(host: &str, marker: &Marker) -> Vec<HttpRoute> {
+fn marker_entries(gateway: &ObjectKey, host: &str, probe: &Probe) -> Vec<HttpRoute> {
     let entry = |name: String, path: &str, response| HttpRoute {
         name,
         matches: vec![HttpMatch { uri: Some(StringMatch::Exact(path.to_owned())), ..HttpMatch::default() }],
         direct_response: response,
         ..HttpRoute::default()
     };
-    let digest = hash(&[&marker.gateway.namespace, &marker.gateway.name, host, "marker"]);
-    let body = HttpBody { string: marker.digest.clone() };
+    let digest = hash(&[&gateway.namespace, &gateway.name, host, "marker"]);
+    let body = HttpBody { string: probe.digest.clone() };
     let routes = entry(
         format!("{}{digest}", names::OPEN_ROUTE_PREFIX),
-        &marker.path,
+        &probe.path,
         Some(HttpDirectResponse { status: 200, body: Some(body) }),
     );
-    let chain = marker
-        .chain_path
-        .as_deref()
-        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), path, Some(answer(503))));
+    let chain = probe
+        .chain_path()
+        .map(|path| entry(format!("{}{digest}", names::PROBE_ROUTE_PREFIX), &path, Some(answer(503))));
     std::iter::once(routes).chain(chain).collect()
 }
 

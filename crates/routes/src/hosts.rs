@@ -46,11 +46,9 @@ impl Asker<'_> {
     /// namespace it is made from, whatever a wildcard says. Then the most specific wildcard decides alone, so that an
     /// owner can take out of a wide pattern what a narrower one gives to fewer.
     pub(crate) fn admit(&self, host: &str) -> Result<bool, Finding> {
-        let mut covering: Vec<&AllowedHost> =
-            self.policy.allowed.iter().filter(|rule| pattern_covers(&rule.pattern, host)).collect();
+        let covering = self.policy.allowed.iter().filter(|rule| pattern_covers(&rule.pattern, host));
         // The longest pattern that covers a host is the most specific, and the host itself is the longest.
-        covering.sort_by_key(|rule| (!is_exact(rule), std::cmp::Reverse(rule.pattern.len())));
-        let decisive = covering.first().copied();
+        let decisive = covering.min_by_key(|rule| (!is_exact(rule), std::cmp::Reverse(rule.pattern.len())));
         if let Some(rule) = decisive.filter(|rule| is_exact(rule)) {
             return self.by_rule(rule, host);
         }

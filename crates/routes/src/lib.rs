@@ -31,6 +31,7 @@ pub mod guard;
 mod host;
 mod hosts;
 mod input;
+mod memo;
 mod neighbours;
 mod output;
 mod overlap;

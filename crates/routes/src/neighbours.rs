@@ -102,8 +102,10 @@ pub(crate) fn refused_by(
 
 /// Whether the protected path lies at or below the open prefix, whatever the case of its letters.
 fn is_below(protected: &str, prefix: &str) -> bool {
-    let (protected, prefix) = (protected.to_ascii_lowercase(), without_root(prefix).to_ascii_lowercase());
-    protected.strip_prefix(&prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let (protected, prefix) = (protected.as_bytes(), without_root(prefix).as_bytes());
+    protected.split_at_checked(prefix.len()).is_some_and(|(start, rest)| {
+        start.eq_ignore_ascii_case(prefix) && rest.first().is_none_or(|byte| *byte == b'/')
+    })
 }
 
 /// The paths of a protected route that lead to the auth service's own pages. Nothing if they cannot be told: a path is too
@@ -186,11 +188,14 @@ fn encodings(path: &str) -> Option<String> {
         } else {
             u8::try_from(c).ok()?
         };
-        let literal = escaped(&char::from(code).to_string());
-        if code.is_ascii_alphanumeric() || b"/-._~".contains(&code) {
-            regex.push_str(&literal);
+        let literal = char::from(code);
+        if code.is_ascii_alphanumeric() || code == b'/' {
+            regex.push(literal);
+        } else if b"-._~".contains(&code) {
+            regex.push_str(&escaped(literal.encode_utf8(&mut [0; 4])));
         } else if code.is_ascii_graphic() {
             several = true;
+            let literal = escaped(literal.encode_utf8(&mut [0; 4]));
             // Writing to a String cannot fail.
             let _ = write!(regex, "(?:{literal}|%{code:02x})");
         } else {

@@ -6,6 +6,7 @@
 //! `pilot/pkg/networking/core/gateway.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mesh_api::Reason;
 
@@ -25,12 +26,12 @@ pub(crate) fn refuse(requests: &mut [Prepared<'_>], input: &Input<'_>) {
         let Some(gateway) = prepared.choice.as_ref().ok().map(|choice| choice.gateway.clone()) else {
             continue;
         };
-        let Some(pods) = crowded.get(&gateway) else { continue };
+        let Some(pods) = crowded.get(gateway.as_ref()) else { continue };
         for claim in &mut prepared.claims {
             if claim.admission.is_err() {
                 continue;
             }
-            let holders = holders.entry((pods, claim.host.clone())).or_default();
+            let holders = holders.entry((pods, claim.host.clone().into_owned())).or_default();
             if holders.iter().any(|holder| holder.gateway == gateway) {
                 continue;
             }
@@ -51,7 +52,7 @@ pub(crate) fn refuse(requests: &mut [Prepared<'_>], input: &Input<'_>) {
 
 /// A Gateway by which a host is served, on these ports.
 struct Holder {
-    gateway: ObjectKey,
+    gateway: Arc<ObjectKey>,
     ports: BTreeSet<u32>,
     /// The oldest request.
     request: ObjectKey,

@@ -1,5 +1,6 @@
 //! What can be said about each request by itself: its binding, its hosts and its Services.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,9 @@ use mesh_api::{IngressRequest, Reason};
 
 use crate::age::Age;
 use crate::auth::{AuthResolver, Identified, RouteAuth};
-use crate::backend::Backends;
+use crate::backend::{Backends, Targets};
 use crate::bindings::Binding;
 use crate::choose::{Choice, Origin, choose};
-use crate::grants::GrantIndex;
 use crate::input::{Input, ObjectKey};
 use crate::output::Finding;
 use crate::{backend, servers};
@@ -30,15 +30,15 @@ pub(crate) struct Prepared<'a> {
     pub(crate) key: ObjectKey,
     pub(crate) choice: Result<Choice, Finding>,
     /// Its hosts, as far as a binding was chosen.
-    pub(crate) claims: Vec<Claim>,
-    pub(crate) routes: Vec<PreparedRoute>,
+    pub(crate) claims: Vec<Claim<'a>>,
+    pub(crate) routes: Vec<PreparedRoute<'a>>,
     /// The default provider of its binding, if it can be asked: whose identity headers backends may believe.
     pub(crate) default_provider: Option<Arc<Identified>>,
 }
 
 /// A host that a request asks for.
-pub(crate) struct Claim {
-    pub(crate) host: String,
+pub(crate) struct Claim<'a> {
+    pub(crate) host: Cow<'a, str>,
     pub(crate) admission: Result<Admission, Finding>,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct Admission {
 }
 
 /// A route of a request.
-pub(crate) struct PreparedRoute {
+pub(crate) struct PreparedRoute<'a> {
     /// The path as it is compared: a prefix never ends in a slash unless it is the root.
-    pub(crate) path: Result<PathMatch, Finding>,
+    pub(crate) path: Result<Cow<'a, PathMatch>, Finding>,
     /// The methods, `HEAD` beside `GET`; empty for every method.
     pub(crate) methods: BTreeSet<Method>,
     /// The Services, or why the route answers 503.
-    pub(crate) backends: Backends,
+    pub(crate) backends: Backends<'a>,
     /// The login it asks for.
     pub(crate) auth: RouteAuth,
     /// What replaces the prefix of the path: `/`, or a path that does not end in a slash.
@@ -66,7 +66,12 @@ pub(crate) struct PreparedRoute {
     pub(crate) timeout: Option<String>,
 }
 
-impl PreparedRoute {
+impl PreparedRoute<'_> {
+    /// The path as it is compared, if it is valid.
+    pub(crate) fn path(&self) -> Option<&PathMatch> {
+        self.path.as_deref().ok()
+    }
+
     /// Why the route answers 503 for everybody, if it does.
     pub(crate) fn broken(&self) -> Option<&Finding> {
         self.auth.refusal().or(self.backends.list.as_ref().err())
@@ -78,6 +83,7 @@ pub(crate) fn prepare<'a>(
     input: &Input<'a>,
     bindings: &[Binding<'a>],
     resolver: &AuthResolver<'_, 'a>,
+    targets: &Targets<'_, 'a>,
 ) -> Vec<Prepared<'a>> {
     let mut live: Vec<&IngressRequest> = input
         .requests
@@ -86,7 +92,7 @@ pub(crate) fn prepare<'a>(
         .filter(|request| request.metadata.deletion_timestamp.is_none())
         .collect();
     live.sort_by(|a, b| Age::of(&a.metadata).cmp(&Age::of(&b.metadata)));
-    live.into_iter().map(|request| prepare_one(request, input, bindings, resolver)).collect()
+    live.into_iter().map(|request| prepare_one(request, input, bindings, resolver, targets)).collect()
 }
 
 fn prepare_one<'a>(
@@ -94,6 +100,7 @@ fn prepare_one<'a>(
     input: &Input<'a>,
     bindings: &[Binding<'a>],
     resolver: &AuthResolver<'_, 'a>,
+    targets: &Targets<'_, 'a>,
 ) -> Prepared<'a> {
     static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
@@ -107,7 +114,7 @@ fn prepare_one<'a>(
         // Without a binding nothing is served, so that what the login would be does not matter.
         let auth = chosen
             .map_or(RouteAuth::Open, |(_, binding)| resolver.of_route(object, route, position, binding));
-        prepare_route(route, namespace, input, resolver.grants, auth)
+        prepare_route(route, namespace, targets, auth)
     });
     let routes = routes.collect();
     let default_provider = chosen.and_then(|(_, binding)| resolver.default_provider(binding));
@@ -121,13 +128,13 @@ fn prepare_one<'a>(
     }
 }
 
-fn claims(
-    object: &IngressRequest,
+fn claims<'a>(
+    object: &'a IngressRequest,
     origin: &Origin<'_>,
     binding: &Binding<'_>,
     choice: &Choice,
     input: &Input<'_>,
-) -> Vec<Claim> {
+) -> Vec<Claim<'a>> {
     let asker = origin.asks(binding);
     let admission = |host: &str| {
         if !is_host(host) {
@@ -145,27 +152,26 @@ fn claims(
     };
     if object.spec.hosts.is_empty() {
         let claim = match asker.template_host() {
-            Ok(host) => Claim { admission: admission(&host), host },
-            Err(finding) => Claim { host: String::new(), admission: Err(finding) },
+            Ok(host) => Claim { admission: admission(&host), host: Cow::Owned(host) },
+            Err(finding) => Claim { host: Cow::Borrowed(""), admission: Err(finding) },
         };
         return vec![claim];
     }
-    let mut claims: Vec<Claim> = Vec::with_capacity(object.spec.hosts.len());
+    let mut claims: Vec<Claim<'_>> = Vec::with_capacity(object.spec.hosts.len());
     for host in &object.spec.hosts {
         if !claims.iter().any(|claim| claim.host == *host) {
-            claims.push(Claim { host: host.clone(), admission: admission(host) });
+            claims.push(Claim { host: Cow::Borrowed(host), admission: admission(host) });
         }
     }
     claims
 }
 
-fn prepare_route(
-    route: &Route,
-    namespace: &str,
-    input: &Input<'_>,
-    grants: &GrantIndex<'_>,
+fn prepare_route<'a>(
+    route: &'a Route,
+    namespace: &'a str,
+    targets: &Targets<'_, '_>,
     auth: RouteAuth,
-) -> PreparedRoute {
+) -> PreparedRoute<'a> {
     let path = match path_problem(&route.path.value) {
         Some(problem) => {
             let message = format!("path {:?}: {problem}", route.path.value);
@@ -173,7 +179,7 @@ fn prepare_route(
         }
         None => Ok(comparable(&route.path)),
     };
-    let mut backends = backend::resolve(route, namespace, input, grants);
+    let mut backends = backend::resolve(route, namespace, targets);
     let mut methods: BTreeSet<Method> = route.methods.iter().copied().collect();
     // Whoever may see an answer to GET may see its headers, and no one else may.
     if methods.contains(&Method::Get) {
@@ -215,12 +221,12 @@ fn timeout(text: &str) -> Result<String, String> {
 }
 
 /// A prefix `/app/` covers what `/app` covers.
-fn comparable(path: &PathMatch) -> PathMatch {
-    match path.kind {
-        PathMatchType::PathPrefix => {
-            PathMatch { kind: path.kind, value: without_last_slash(&path.value).to_owned() }
-        }
-        PathMatchType::Exact => path.clone(),
+fn comparable(path: &PathMatch) -> Cow<'_, PathMatch> {
+    let value = without_last_slash(&path.value);
+    if path.kind == PathMatchType::PathPrefix && value != path.value {
+        Cow::Owned(PathMatch { kind: path.kind, value: value.to_owned() })
+    } else {
+        Cow::Borrowed(path)
     }
 }
 

@@ -22,17 +22,14 @@ enum Mode {
 /// How the server reads HTTP requests, or `None` if it hands connections through. As istiod decides it: protocols of
 /// the HTTP family, and HTTPS where TLS ends at the gateway; a `tls` without a mode means PASSTHROUGH.
 fn mode(server: &GatewayServer) -> Option<Mode> {
-    match server.port.protocol.to_ascii_uppercase().as_str() {
-        "HTTP" | "HTTP2" | "GRPC" | "GRPC-WEB" | "HTTP_PROXY" => {
-            let redirects = server.tls.as_ref().is_some_and(|tls| tls.https_redirect);
-            Some(if redirects { Mode::Redirect } else { Mode::Plain })
-        }
-        "HTTPS" => {
-            let mode = server.tls.as_ref().map_or("", |tls| tls.mode.as_str());
-            (!matches!(mode, "" | "PASSTHROUGH" | "AUTO_PASSTHROUGH")).then_some(Mode::Tls)
-        }
-        _ => None,
+    let is = |protocol: &&str| server.port.protocol.eq_ignore_ascii_case(protocol);
+    if ["HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTP_PROXY"].iter().any(is) {
+        let redirects = server.tls.as_ref().is_some_and(|tls| tls.https_redirect);
+        return Some(if redirects { Mode::Redirect } else { Mode::Plain });
     }
+    let mode = server.tls.as_ref().map_or("", |tls| tls.mode.as_str());
+    let ends_here = !matches!(mode, "" | "PASSTHROUGH" | "AUTO_PASSTHROUGH");
+    (is(&"HTTPS") && ends_here).then_some(Mode::Tls)
 }
 
 /// The namespace part of an entry of `hosts` (`*` where there is none), and the host part.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use mesh_api::Reason;
 use mesh_api::integrator::{Method, PathMatch, PathMatchType};
@@ -23,6 +24,8 @@ pub(crate) struct Claimant<'a> {
     pub(crate) claim: usize,
     pub(crate) prepared: &'a Prepared<'a>,
     pub(crate) admission: &'a Admission,
+    pub(crate) gateway: &'a Arc<ObjectKey>,
+    pub(crate) host: &'a str,
 }
 
 impl Claimant<'_> {
@@ -67,7 +70,7 @@ pub(crate) struct Row<'a> {
     pub(crate) place: usize,
     /// The place of the route in its request.
     pub(crate) position: usize,
-    pub(crate) route: &'a PreparedRoute,
+    pub(crate) route: &'a PreparedRoute<'a>,
     pub(crate) path: &'a PathMatch,
     /// The methods it has here; empty for every method that no row before it has.
     pub(crate) methods: BTreeSet<Method>,
@@ -165,7 +168,7 @@ fn units<'a>(
             continue;
         }
         for (position, route) in claimant.prepared.routes.iter().enumerate() {
-            let Ok(path) = &route.path else { continue };
+            let Some(path) = route.path() else { continue };
             for method in methods_of(route) {
                 units.entry((path, method)).or_default().push((place, position));
             }
@@ -174,8 +177,9 @@ fn units<'a>(
     units
 }
 
-fn methods_of(route: &PreparedRoute) -> Vec<Option<Method>> {
-    if route.methods.is_empty() { vec![None] } else { route.methods.iter().copied().map(Some).collect() }
+fn methods_of(route: &PreparedRoute<'_>) -> impl Iterator<Item = Option<Method>> {
+    let every = route.methods.is_empty().then_some(None);
+    every.into_iter().chain(route.methods.iter().copied().map(Some))
 }
 
 fn winners<'a>(
@@ -217,8 +221,8 @@ fn outcomes<'a>(
 ) -> Vec<RouteOutcome> {
     let Some(claimant) = claimants.get(place) else { return Vec::new() };
     let key = |candidate: Candidate| claimants.get(candidate.0).map(|claimant| &claimant.prepared.key);
-    let outcome = |(position, route): (usize, &'a PreparedRoute)| {
-        let Ok(path) = &route.path else { return RouteOutcome::Invalid };
+    let outcome = |(position, route): (usize, &'a PreparedRoute<'a>)| {
+        let Some(path) = route.path() else { return RouteOutcome::Invalid };
         let me = (place, position);
         let (mut won, mut lost, mut shadowed) = (0, None, None);
         for method in methods_of(route) {
@@ -236,7 +240,7 @@ fn outcomes<'a>(
                 Some(_) | None if lost.is_some() => {}
                 // The path belongs to another namespace, which asks for other methods of it.
                 Some(_) | None => {
-                    let owner = winners.iter().find(|((other, _), _)| *other == path);
+                    let owner = winners.range((path, None)..).next().filter(|((other, _), _)| *other == path);
                     lost = owner.map(|(_, winner)| (None, *winner));
                 }
             }

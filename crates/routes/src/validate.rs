@@ -6,9 +6,10 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
+use std::hash::{Hash, Hasher};
 use std::io;
 
-use mesh_api::istio::{HttpMatch, HttpRoute, StringMatch, VirtualService};
+use mesh_api::istio::{HeaderMatches, HttpMatch, HttpRoute, StringMatch, VirtualService};
 use mesh_api::names;
 use mesh_api::syntax::{is_dns_label, is_host, path_problem};
 use regex_syntax::ParserBuilder;
@@ -43,6 +44,15 @@ fn problem(field: impl Into<String>, fault: impl Into<String>) -> Problem {
 /// route names without a user's text, segment-safe prefixes, full destinations or an answer of the gateway's own, and
 /// for each route with a login the token of its provider, followed by the same paths without it, which answer 503.
 pub fn validate(object: &VirtualService, token_key: &TokenKey) -> Vec<Problem> {
+    validate_of_size(object, json_size(object), token_key)
+}
+
+/// Everything that is wrong with the `VirtualService`, which takes so many bytes as JSON (see [`json_size`]).
+pub(crate) fn validate_of_size(
+    object: &VirtualService,
+    size: serde_json::Result<usize>,
+    token_key: &TokenKey,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let name = object.metadata.name.as_deref().unwrap_or_default();
     if !is_dns_label(name) {
@@ -64,19 +74,55 @@ pub fn validate(object: &VirtualService, token_key: &TokenKey) -> Vec<Problem> {
     if object.spec.http.is_empty() {
         problems.push(problem("spec.http", "it has no route"));
     }
-    let mut seen = HashSet::new();
+    let matches = object.spec.http.iter().map(|route| route.matches.len()).sum();
+    let mut seen = HashSet::with_capacity(matches);
+    let mut tokens = Tokens { key: token_key, last: None };
     for (position, route) in object.spec.http.iter().enumerate() {
         let rest = object.spec.http.get(position + 1..).unwrap_or_default();
-        let mut check = Check { field: format!("spec.http[{position}]"), problems: &mut problems };
-        check.route(route, rest, token_key, &mut seen);
+        let mut check = Check { position, problems: &mut problems };
+        check.route(route, rest, &mut tokens, &mut seen);
     }
-    let mut size = Size(0);
-    match serde_json::to_writer(&mut size, object) {
-        Ok(()) if size.0 <= MAX_BYTES => {}
-        Ok(()) => problems.push(problem("", format!("{} bytes are more than {MAX_BYTES}", size.0))),
+    match size {
+        Ok(size) if size <= MAX_BYTES => {}
+        Ok(size) => problems.push(problem("", format!("{size} bytes are more than {MAX_BYTES}"))),
         Err(error) => problems.push(problem("", format!("it cannot be written as JSON: {error}"))),
     }
     problems
+}
+
+/// How many bytes an object takes as JSON.
+pub(crate) fn json_size(object: &VirtualService) -> serde_json::Result<usize> {
+    let mut size = Size(0);
+    serde_json::to_writer(&mut size, object)?;
+    Ok(size.0)
+}
+
+/// A match that is looked up by its path, since few have the same. It is compared as a whole.
+#[derive(PartialEq, Eq)]
+pub(crate) struct ByUri<'m>(pub(crate) &'m HttpMatch);
+
+impl Hash for ByUri<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.uri.hash(state);
+    }
+}
+
+/// The tokens of providers, as the key says. Most routes of an object ask for one and the same.
+struct Tokens<'k> {
+    key: &'k TokenKey,
+    last: Option<(ProviderId, StringMatch)>,
+}
+
+impl Tokens<'_> {
+    /// The token of the provider with these digits as its id; nothing if they are no id.
+    fn of(&mut self, digits: &str) -> Option<&StringMatch> {
+        if self.last.as_ref().is_none_or(|(id, _)| id.as_str() != digits) {
+            let id = ProviderId::parse(digits)?;
+            let token = StringMatch::Exact(self.key.token(&id));
+            self.last = Some((id, token));
+        }
+        self.last.as_ref().map(|(_, token)| token)
+    }
 }
 
 /// Counts the bytes that are written to it.
@@ -166,21 +212,22 @@ fn verdict(name: &str) -> Option<Verdict<'_>> {
 
 /// Checks one route.
 struct Check<'p> {
-    field: String,
+    /// The place of the route.
+    position: usize,
     problems: &'p mut Vec<Problem>,
 }
 
 impl Check<'_> {
     fn note(&mut self, part: &str, fault: impl Into<String>) {
-        self.problems.push(problem(format!("{}{part}", self.field), fault));
+        self.problems.push(problem(format!("spec.http[{}]{part}", self.position), fault));
     }
 
     fn route<'r>(
         &mut self,
         route: &'r HttpRoute,
         rest: &[HttpRoute],
-        token_key: &TokenKey,
-        seen: &mut HashSet<&'r HttpMatch>,
+        tokens: &mut Tokens<'_>,
+        seen: &mut HashSet<ByUri<'r>>,
     ) {
         if route.matches.is_empty() {
             self.note(".match", "it matches everything");
@@ -189,7 +236,7 @@ impl Check<'_> {
             self.path(entry, route, position);
             self.method(entry, position);
             // Two of the same make the later one dead.
-            if !seen.insert(entry) {
+            if !seen.insert(ByUri(entry)) {
                 let text = serde_json::to_string(entry).unwrap_or_default();
                 self.note(
                     &format!(".match[{position}]"),
@@ -208,7 +255,7 @@ impl Check<'_> {
                     self.note(".directResponse", "without a guard chain it must answer 503");
                 }
             }
-            Some(Verdict::Protected(id)) => self.protected(route, rest, id, token_key),
+            Some(Verdict::Protected(id)) => self.protected(route, rest, id, tokens),
         }
     }
 
@@ -219,14 +266,12 @@ impl Check<'_> {
         }
     }
 
-    fn protected(&mut self, route: &HttpRoute, rest: &[HttpRoute], id: &str, token_key: &TokenKey) {
-        let Some(id) = ProviderId::parse(id) else {
+    fn protected(&mut self, route: &HttpRoute, rest: &[HttpRoute], id: &str, tokens: &mut Tokens<'_>) {
+        let Some(token) = tokens.of(id) else {
             return self.note(".name", format!("{id:?} is not the id of a provider"));
         };
-        let token = StringMatch::Exact(token_key.token(&id));
-        let only_guard = |headers: &std::collections::BTreeMap<String, StringMatch>| {
-            headers.len() == 1 && headers.get(names::GUARD_HEADER) == Some(&token)
-        };
+        let only_guard =
+            |headers: &HeaderMatches| headers.len() == 1 && headers.get(names::GUARD_HEADER) == Some(token);
         if route.route.is_empty() {
             let bare = route
                 .matches
@@ -247,15 +292,16 @@ impl Check<'_> {
             self.note(".headers.request.remove", "the token would reach the backend");
         }
         for (position, entry) in route.matches.iter().enumerate() {
-            let refusal = HttpMatch {
-                headers: std::collections::BTreeMap::new(),
-                without_headers: entry.headers.clone(),
-                ..entry.clone()
+            let refuses = |other: &HttpMatch| {
+                let HttpMatch { uri, ignore_uri_case, method, headers, without_headers } = other;
+                (uri, ignore_uri_case, method) == (&entry.uri, &entry.ignore_uri_case, &entry.method)
+                    && headers.is_empty()
+                    && *without_headers == entry.headers
             };
-            let refused = rest.iter().find(|other| other.matches.contains(&refusal)).is_some_and(|other| {
+            let found = rest.iter().find(|other| other.matches.iter().any(refuses)).is_some_and(|other| {
                 other.direct_response.as_ref().is_some_and(|answer| answer.status == 503)
             });
-            if !refused {
+            if !found {
                 self.note(
                     &format!(".match[{position}]"),
                     "whoever lacks the token is not refused by a later entry of the same path",
@@ -265,50 +311,50 @@ impl Check<'_> {
     }
 
     fn path(&mut self, entry: &HttpMatch, route: &HttpRoute, position: usize) {
-        let part = format!(".match[{position}].uri");
+        let part = || format!(".match[{position}].uri");
         let (exact, path) = match &entry.uri {
             Some(StringMatch::Exact(path)) => (true, path.as_str()),
             Some(StringMatch::Prefix(path)) => (false, path.as_str()),
             Some(StringMatch::Regex(regex)) => {
                 if !route.route.is_empty() {
-                    self.note(&part, "a regular expression may only refuse");
+                    self.note(&part(), "a regular expression may only refuse");
                 }
-                return self.regex(&part, regex);
+                return self.regex(part, regex);
             }
-            None => return self.note(&part, "it matches every path"),
+            None => return self.note(&part(), "it matches every path"),
         };
         if !exact && !path.ends_with('/') {
-            self.note(&part, format!("prefix {path:?} does not end a segment"));
+            self.note(&part(), format!("prefix {path:?} does not end a segment"));
         }
         // The slash that ends a prefix does not count as part of the path that a user wrote.
         let written = if exact || path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
         let empty = path.ends_with("//").then_some("it must not hold an empty segment (//)");
         if let Some(fault) = path_problem(written).or(empty) {
-            self.note(&part, format!("{path:?}: {fault}"));
+            self.note(&part(), format!("{path:?}: {fault}"));
         }
     }
 
-    fn regex(&mut self, part: &str, regex: &str) {
+    fn regex(&mut self, part: impl Fn() -> String, regex: &str) {
         if regex.len() > MAX_REGEX {
-            self.note(part, format!("a regular expression of {} bytes is refused by Istio", regex.len()));
+            self.note(&part(), format!("a regular expression of {} bytes is refused by Istio", regex.len()));
         }
         if let Err(fault) = readable(regex) {
-            self.note(part, format!("{regex:?} is not a regular expression: {fault}"));
+            self.note(&part(), format!("{regex:?} is not a regular expression: {fault}"));
         }
     }
 
     fn method(&mut self, entry: &HttpMatch, position: usize) {
-        let part = format!(".match[{position}].method");
+        let part = || format!(".match[{position}].method");
         let text = match &entry.method {
             None => return,
             Some(StringMatch::Exact(text)) => text.as_str(),
             Some(StringMatch::Regex(regex)) => {
                 regex.strip_prefix("(?i:").and_then(|rest| rest.strip_suffix(')')).unwrap_or(regex)
             }
-            Some(StringMatch::Prefix(_)) => return self.note(&part, "a method has no prefix"),
+            Some(StringMatch::Prefix(_)) => return self.note(&part(), "a method has no prefix"),
         };
         if text.is_empty() || !text.split('|').all(|name| name.bytes().all(|b| b.is_ascii_uppercase())) {
-            self.note(&part, format!("{text:?} is not a list of methods"));
+            self.note(&part(), format!("{text:?} is not a list of methods"));
         }
     }
 
@@ -330,13 +376,13 @@ impl Check<'_> {
                 }
                 for (position, entry) in route.route.iter().enumerate() {
                     let destination = &entry.destination;
-                    let part = format!(".route[{position}].destination");
+                    let part = || format!(".route[{position}].destination");
                     if !is_host(&destination.host) || !destination.host.contains('.') {
                         let fault = format!("{:?} is not a full name", destination.host);
-                        self.note(&format!("{part}.host"), fault);
+                        self.note(&format!("{}.host", part()), fault);
                     }
                     if destination.port.is_none_or(|port| port.number == 0) {
-                        self.note(&format!("{part}.port"), "it has no port");
+                        self.note(&format!("{}.port", part()), "it has no port");
                     }
                 }
             }

@@ -1,59 +1,99 @@
 //! What is said about each request and binding.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use mesh_api::Reason;
 use mesh_api::integrator::{RouteStatus, ServedCount};
 
 use crate::auth::{Providers, RouteAuth};
 use crate::bindings::Binding;
+use crate::entries::Demand;
 use crate::guard::ProviderId;
 use crate::host::Host;
 use crate::input::{ChainFacts, ForeignRoutes, Input, ObjectKey};
 use crate::output::{BindingVerdict, Finding, ProviderVerdict, RequestVerdict};
-use crate::prepare::{Claim, Prepared};
+use crate::prepare::{Claim, Prepared, PreparedRoute};
 use crate::table::{Claimant, Outcome, RouteOutcome};
 use crate::text;
 use crate::validate::Problem;
 
-/// What became of every admitted claim, by the places of the request and of the claim in it.
-#[derive(Default)]
+/// What became of every admitted claim.
 pub(crate) struct Hosts {
-    claims: BTreeMap<(usize, usize), Recorded>,
+    claims: Vec<Option<Recorded>>,
+    /// Where the claims of each request begin.
+    starts: Vec<usize>,
 }
 
 struct Recorded {
-    routes: Result<Vec<RouteOutcome>, Finding>,
-    /// The `VirtualService` that holds the routes, as far as they are in the table.
-    object: String,
-    /// For each protected route of the request that is in the table: whether its check is in force.
-    checks: BTreeMap<usize, Result<(), Finding>>,
+    host: Arc<Host>,
+    /// The place of the claimant there.
+    place: usize,
+    /// The protected routes of the request that are in the table and whose check is not in force, and why.
+    failed: Vec<(usize, Finding)>,
+}
+
+impl Recorded {
+    fn outcome(&self) -> Option<Result<&[RouteOutcome], &Finding>> {
+        self.host.outcomes.get(self.place).map(Outcome::as_deref)
+    }
+
+    fn demands_checks(&self) -> bool {
+        !of_place(&self.host, self.place).is_empty()
+    }
+}
+
+/// The checks that the routes of the claimant at this place demand.
+fn of_place(host: &Host, place: usize) -> &[((usize, usize), Demand)] {
+    let begin = host.demands.partition_point(|((other, _), _)| *other < place);
+    let end = host.demands.partition_point(|((other, _), _)| *other <= place);
+    host.demands.get(begin..end).unwrap_or_default()
 }
 
 impl Hosts {
-    /// Takes note of what became of a host, whose routes are in the `VirtualService` of this name.
+    /// What became of the claims of these requests: nothing so far.
+    pub(crate) fn new(requests: &[Prepared<'_>]) -> Self {
+        let mut claims = 0;
+        let starts = requests.iter().map(|request| {
+            let start = claims;
+            claims += request.claims.len();
+            start
+        });
+        let starts = starts.collect();
+        let mut recorded = Vec::new();
+        recorded.resize_with(claims, || None);
+        Self { claims: recorded, starts }
+    }
+
+    /// Takes note of what became of a host.
     pub(crate) fn record(
         &mut self,
-        host: &Host,
+        host: &Arc<Host>,
         claimants: &[Claimant<'_>],
-        object: &str,
-        gateway: &ObjectKey,
         chain: &ChainFacts,
         foreign: Option<&Finding>,
     ) {
-        for (place, (outcome, claimant)) in host.outcomes.iter().zip(claimants).enumerate() {
-            let of_claimant = host.demands.range((place, 0)..=(place, usize::MAX));
-            let checks = of_claimant.map(|((_, position), demand)| {
+        for (place, claimant) in claimants.iter().enumerate() {
+            let mut failed = Vec::new();
+            for ((_, position), demand) in of_place(host, place) {
                 let check = match foreign {
                     Some(finding) => Err(finding.clone()),
-                    None => in_force(&demand.id, &demand.provider.key, gateway, chain),
+                    None => in_force(&demand.id, &demand.provider.key, &host.gateway, chain),
                 };
-                (*position, check)
-            });
-            let checks = checks.collect();
-            let recorded = Recorded { routes: outcome.clone(), object: object.to_owned(), checks };
-            self.claims.insert((claimant.request, claimant.claim), recorded);
+                failed.extend(check.err().map(|finding| (*position, finding)));
+            }
+            let start = self.starts.get(claimant.request).copied().unwrap_or_default();
+            if let Some(recorded) = self.claims.get_mut(start + claimant.claim) {
+                *recorded = Some(Recorded { host: Arc::clone(host), place, failed });
+            }
         }
+    }
+
+    /// What became of the claims of the request at this place.
+    fn of_request(&self, request: usize) -> &[Option<Recorded>] {
+        let start = self.starts.get(request).copied().unwrap_or_default();
+        let end = self.starts.get(request + 1).copied().unwrap_or(self.claims.len());
+        self.claims.get(start..end).unwrap_or_default()
     }
 }
 
@@ -76,12 +116,48 @@ fn in_force(
     Err(Finding { status: crate::output::Status::False, reason: Reason::ChainPending, message })
 }
 
+/// The `VirtualServices` of others by gateway and host.
+pub(crate) struct ForeignIndex<'a>(HashMap<(&'a ObjectKey, &'a str), Vec<&'a ForeignRoutes>>);
+
+impl<'a> ForeignIndex<'a> {
+    pub(crate) fn new(foreign: &'a [ForeignRoutes]) -> Self {
+        let mut index: HashMap<(&ObjectKey, &str), Vec<&ForeignRoutes>> = HashMap::new();
+        for other in foreign {
+            for gateway in &other.gateways {
+                for host in &other.hosts {
+                    let entries = index.entry((gateway, host)).or_default();
+                    // It may name a host or a gateway twice.
+                    if entries.last().is_none_or(|last| !std::ptr::eq(*last, other)) {
+                        entries.push(other);
+                    }
+                }
+            }
+        }
+        Self(index)
+    }
+
+    /// Why a check on this host does not decide: a `VirtualService` of somebody else comes first (see [`foreign`]).
+    pub(crate) fn first(&self, input: &Input<'_>, host: &Host) -> Option<Finding> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let others = self.0.get(&(host.gateway.as_ref(), host.domain.as_str()))?;
+        foreign(others, input, &host.gateway, &host.domain, &host.name)
+    }
+}
+
 /// Why a check on this host does not decide: a `VirtualService` of somebody else has the same host on the same gateway and
 /// comes first.
 ///
 /// Istio puts the routes of one host in the order of visibility ([`visibility`]), and those of one visibility in that of
 /// (creationTimestamp, name, namespace). Source: `VirtualServicesForGateway` of istiod 1.31.
-pub(crate) fn foreign(input: &Input<'_>, gateway: &ObjectKey, host: &str, own_name: &str) -> Option<Finding> {
+fn foreign(
+    others: &[&ForeignRoutes],
+    input: &Input<'_>,
+    gateway: &ObjectKey,
+    host: &str,
+    own_name: &str,
+) -> Option<Finding> {
     let own_namespace = &input.settings.namespace;
     let facts = input.gateways.get(gateway);
     let own_export = crate::emit::export_to(facts, input.settings);
@@ -101,12 +177,7 @@ pub(crate) fn foreign(input: &Input<'_>, gateway: &ObjectKey, host: &str, own_na
                 < (ours, created, own_name, own_namespace)
         })
     };
-    let mut first: Vec<&ForeignRoutes> = input
-        .foreign
-        .iter()
-        .filter(|other| other.gateways.contains(gateway) && other.hosts.iter().any(|name| name == host))
-        .filter(comes_first)
-        .collect();
+    let mut first: Vec<&ForeignRoutes> = others.iter().copied().filter(comes_first).collect();
     first.sort_by(|a, b| a.key.cmp(&b.key));
     if first.is_empty() {
         return None;
@@ -148,10 +219,9 @@ pub(crate) fn withhold(outcomes: &mut [Outcome], name: &str, problems: &[Problem
 
 /// What became of one host of a request.
 struct HostResult<'a> {
-    claim: &'a Claim,
+    claim: &'a Claim<'a>,
     routes: Result<&'a [RouteOutcome], &'a Finding>,
-    object: Option<&'a str>,
-    checks: Option<&'a BTreeMap<usize, Result<(), Finding>>>,
+    recorded: Option<&'a Recorded>,
 }
 
 impl HostResult<'_> {
@@ -172,16 +242,15 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     fn new(position: usize, prepared: &'a Prepared<'a>, hosts: &'a Hosts) -> Self {
-        let results = prepared.claims.iter().enumerate().filter_map(|(claim_position, claim)| {
-            let recorded = hosts.claims.get(&(position, claim_position));
+        let claims = prepared.claims.iter().zip(hosts.of_request(position));
+        let results = claims.filter_map(|(claim, recorded)| {
+            let recorded = recorded.as_ref();
             let routes = match (&claim.admission, recorded) {
                 (Err(finding), _) => Err(finding),
-                (Ok(_), Some(recorded)) => recorded.routes.as_deref(),
                 // Every admitted claim is recorded.
-                (Ok(_), None) => return None,
+                (Ok(_), recorded) => recorded?.outcome()?,
             };
-            let object = recorded.map(|recorded| recorded.object.as_str());
-            Some(HostResult { claim, routes, object, checks: recorded.map(|recorded| &recorded.checks) })
+            Some(HostResult { claim, routes, recorded })
         });
         Self { prepared, hosts: results.collect() }
     }
@@ -204,7 +273,7 @@ impl<'a> Judged<'a> {
 
     /// What the request names and is not there, or not for it.
     fn missing(&self) -> Vec<&'a Finding> {
-        let of_route = |route: &'a crate::prepare::PreparedRoute| {
+        let of_route = |route: &'a PreparedRoute<'a>| {
             let auth = route.auth.refusal().filter(|finding| is_reference(finding.reason));
             let backends = &route.backends;
             auth.into_iter().chain(backends.list.as_ref().err()).chain(backends.missing.as_ref())
@@ -265,13 +334,13 @@ impl<'a> Judged<'a> {
             let message = format!("{}; until then the route answers 503", finding.message);
             return Finding::bad(finding.reason, message);
         }
-        let checks = || self.hosts.iter().filter_map(|host| host.checks).flat_map(BTreeMap::values);
-        let failed: BTreeSet<&String> =
-            checks().filter_map(|check| check.as_ref().err()).map(|finding| &finding.message).collect();
-        if let Some(first) = checks().find_map(|check| check.as_ref().err()) {
-            return Finding { message: text::list(failed, "; "), ..first.clone() };
+        let recorded = || self.hosts.iter().filter_map(|host| host.recorded);
+        let failed = || recorded().flat_map(|recorded| &recorded.failed).map(|(_, finding)| finding);
+        if let Some(first) = failed().next() {
+            let messages: BTreeSet<&String> = failed().map(|finding| &finding.message).collect();
+            return Finding { message: text::list(messages, "; "), ..first.clone() };
         }
-        if checks().next().is_none() {
+        if !recorded().any(Recorded::demands_checks) {
             return Finding::good(Reason::NoAuth, "no route that asks for a login is served");
         }
         Finding::good(Reason::InForce, "every gateway pod checks the logins that the routes ask for")
@@ -280,16 +349,21 @@ impl<'a> Judged<'a> {
     /// Who must have logged in, for people.
     fn auth(&self) -> Option<String> {
         self.prepared.choice.as_ref().ok()?;
-        let names: BTreeSet<String> = self
-            .prepared
-            .routes
-            .iter()
-            .map(|route| match &route.auth {
-                RouteAuth::Open => "None".to_owned(),
-                RouteAuth::Closed(..) => "Refused".to_owned(),
-                RouteAuth::Protected(provider) => provider.key.to_string(),
-            })
-            .collect();
+        let (mut open, mut refused) = (false, false);
+        let mut providers: Vec<&ObjectKey> = Vec::new();
+        for route in &self.prepared.routes {
+            match &route.auth {
+                RouteAuth::Open => open = true,
+                RouteAuth::Closed(..) => refused = true,
+                RouteAuth::Protected(provider) if providers.contains(&&provider.key) => {}
+                RouteAuth::Protected(provider) => providers.push(&provider.key),
+            }
+        }
+        let mut names: Vec<String> = providers.into_iter().map(ObjectKey::to_string).collect();
+        names.extend(open.then(|| "None".to_owned()));
+        names.extend(refused.then(|| "Refused".to_owned()));
+        names.sort_unstable();
+        names.dedup();
         Some(text::list(names, ","))
     }
 
@@ -303,7 +377,7 @@ impl<'a> Judged<'a> {
         let served = self.prepared.routes.iter().enumerate();
         let mut paths = served
             .filter(|(position, route)| route.broken().is_none() && host.in_table(*position))
-            .filter_map(|(_, route)| route.path.as_ref().ok())
+            .filter_map(|(_, route)| route.path())
             .map(|path| path.value.as_str());
         let first = paths.clone().next()?;
         Some(if paths.any(|path| path == "/") { origin.clone() } else { format!("{origin}{first}") })
@@ -321,7 +395,7 @@ impl<'a> Judged<'a> {
         statuses.collect()
     }
 
-    fn route_state(&self, position: usize, route: &crate::prepare::PreparedRoute) -> (Reason, String) {
+    fn route_state(&self, position: usize, route: &PreparedRoute<'_>) -> (Reason, String) {
         let in_tables = self.hosts.iter().filter(|host| host.in_table(position)).count();
         if let Some(finding) = route.broken().filter(|_| in_tables > 0) {
             return (finding.reason, format!("{}; meanwhile it answers 503", finding.message));
@@ -364,8 +438,11 @@ impl<'a> Judged<'a> {
                 Finding::good(Reason::Ready, "accepted, resolved, and the routes are written for the gateway")
             }
         };
-        let objects: BTreeSet<&str> =
-            self.hosts.iter().filter(|host| host.in_table_at_all()).filter_map(|host| host.object).collect();
+        let served = self.hosts.iter().filter(|host| host.in_table_at_all());
+        let mut objects: Vec<&str> =
+            served.filter_map(|host| host.recorded).map(|recorded| recorded.host.name.as_str()).collect();
+        objects.sort_unstable();
+        objects.dedup();
         RequestVerdict {
             key: self.prepared.key.clone(),
             generation: self.prepared.object.metadata.generation,
@@ -388,11 +465,11 @@ pub(crate) fn requests(
     bindings: &[Binding<'_>],
     hosts: &Hosts,
 ) -> Vec<RequestVerdict> {
-    let judged =
-        requests.iter().enumerate().map(|(position, prepared)| Judged::new(position, prepared, hosts));
-    let mut verdicts: Vec<RequestVerdict> = judged.map(|judged| judged.verdict(bindings)).collect();
-    verdicts.sort_by(|a, b| a.key.cmp(&b.key));
-    verdicts
+    // Before there are verdicts, which are large and would be moved again and again.
+    let mut sorted: Vec<(usize, &Prepared<'_>)> = requests.iter().enumerate().collect();
+    sorted.sort_by(|(_, a), (_, b)| a.key.cmp(&b.key));
+    let judged = sorted.into_iter().map(|(position, prepared)| Judged::new(position, prepared, hosts));
+    judged.map(|judged| judged.verdict(bindings)).collect()
 }
 
 /// Whether the reason is about something that the request names, rather than about what it may ask for.
@@ -418,9 +495,11 @@ pub(crate) fn providers(
             let RouteAuth::Protected(provider) = &route.auth else { continue };
             let (count, pending) = uses.entry(&provider.key).or_default();
             *count = count.saturating_add(1);
-            let claims = hosts.claims.range((place, 0)..=(place, usize::MAX));
-            let mut checks = claims.filter_map(|(_, recorded)| recorded.checks.get(&position));
-            *pending = pending.or_else(|| checks.find_map(|check| check.as_ref().err()));
+            if pending.is_none() {
+                let recorded = hosts.of_request(place).iter().flatten();
+                let mut failed = recorded.flat_map(|recorded| &recorded.failed);
+                *pending = failed.find(|(route, _)| *route == position).map(|(_, finding)| finding);
+            }
         }
     }
     let judged = providers.list.values().map(|provider| {
@@ -477,7 +556,7 @@ pub(crate) fn bindings(
             generation: binding.object.metadata.generation,
             accepted,
             ready: binding.ready.clone(),
-            gateway: binding.gateway.as_ref().ok().map(ObjectKey::to_string),
+            gateway: binding.gateway.as_ref().ok().map(ToString::to_string),
             serves: serves.get(binding.name).copied().unwrap_or_default(),
         }
     });
@@ -488,7 +567,7 @@ pub(crate) fn bindings(
 
 fn served(verdicts: &[RequestVerdict]) -> BTreeMap<&str, ServedCount> {
     let mut counts: BTreeMap<&str, ServedCount> = BTreeMap::new();
-    let mut objects: BTreeSet<(&str, &str)> = BTreeSet::new();
+    let mut objects: HashSet<(&str, &str)> = HashSet::with_capacity(verdicts.len());
     for verdict in verdicts {
         let Some(binding) = verdict.binding.as_deref() else { continue };
         let count = counts.entry(binding).or_default();

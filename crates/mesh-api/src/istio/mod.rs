@@ -12,6 +12,7 @@ pub use envoy_filter::{EnvoyFilter, EnvoyFilterSpec, WorkloadSelector};
 pub use gateway::{Gateway, GatewayPort, GatewayServer, GatewaySpec, GatewayTls};
 pub use service_entry::{ServiceEntry, ServiceEntrySpec};
 pub use virtual_service::{
-    Destination, HeaderOperations, Headers, HttpBody, HttpDirectResponse, HttpMatch, HttpRewrite, HttpRoute,
-    HttpRouteDestination, PortSelector, StringMatch, VirtualService, VirtualServiceSpec,
+    Destination, HeaderMatches, HeaderOperations, Headers, HttpBody, HttpDirectResponse, HttpMatch,
+    HttpRewrite, HttpRoute, HttpRouteDestination, PortSelector, StringMatch, VirtualService,
+    VirtualServiceSpec,
 };

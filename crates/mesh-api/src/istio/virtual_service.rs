@@ -1,9 +1,13 @@
 //! `VirtualService` of `networking.istio.io/v1`: written by server-side apply.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use kube::CustomResource;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The spec of a `VirtualService`, as far as it is emitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, CustomResource)]
@@ -75,11 +79,73 @@ pub struct HttpMatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<StringMatch>,
     /// Headers, by lower-case name, of which each must have a value that matches.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, StringMatch>,
+    #[serde(default, skip_serializing_if = "HeaderMatches::is_none")]
+    pub headers: HeaderMatches,
     /// Headers, by lower-case name, of which none may have a value that matches; a header that is absent does not match.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub without_headers: BTreeMap<String, StringMatch>,
+    #[serde(default, skip_serializing_if = "HeaderMatches::is_none")]
+    pub without_headers: HeaderMatches,
+}
+
+/// How headers are matched, by lower-case name; read as the map that it is. Copies are one in memory, since tens of
+/// thousands of routes have the same.
+#[derive(Clone, Default)]
+pub struct HeaderMatches(Option<Arc<BTreeMap<String, StringMatch>>>);
+
+impl HeaderMatches {
+    /// Whether no header is matched.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl From<BTreeMap<String, StringMatch>> for HeaderMatches {
+    fn from(headers: BTreeMap<String, StringMatch>) -> Self {
+        Self((!headers.is_empty()).then(|| Arc::new(headers)))
+    }
+}
+
+impl Deref for HeaderMatches {
+    type Target = BTreeMap<String, StringMatch>;
+
+    fn deref(&self) -> &Self::Target {
+        static NONE: BTreeMap<String, StringMatch> = BTreeMap::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl PartialEq for HeaderMatches {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+}
+
+impl Eq for HeaderMatches {}
+
+impl Hash for HeaderMatches {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.deref().hash(state);
+    }
+}
+
+impl fmt::Debug for HeaderMatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.deref().fmt(f)
+    }
+}
+
+impl Serialize for HeaderMatches {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.deref().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for HeaderMatches {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        BTreeMap::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// How a string is matched.

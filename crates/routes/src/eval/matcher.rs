@@ -71,10 +71,10 @@ impl Matcher {
             Some(StringMatch::Regex(regex)) => PathTest::Regex(full(regex)?),
         };
         let mut headers = Vec::new();
-        for (name, value) in &entry.headers {
+        for (name, value) in entry.headers.iter() {
             headers.push(HeaderTest::new(name, value, false)?);
         }
-        for (name, value) in &entry.without_headers {
+        for (name, value) in entry.without_headers.iter() {
             headers.push(HeaderTest::new(name, value, true)?);
         }
         if let Some(method) = &entry.method {
