@@ -247,6 +247,7 @@ async fn install(site: &Site) -> Result<()> {
     let chart = repo("deploy/helm/istio-integrator");
     run_command(helm(&site.session, &release("install", &chart)), None).await?;
     site.kubectl(&["-n", OWN, "rollout", "status", "deployment/istio-integrator", "--timeout=120s"]).await?;
+    crate::integrator_wrong::every_wrong_input_is_told(&site.session).await?;
     for example in EXAMPLES {
         site.kubectl(&["apply", "-f", &repo(&format!("docs/examples/{example}.yaml"))]).await?;
     }

@@ -22,6 +22,7 @@ mod integrator_conflicts;
 mod integrator_deploy;
 mod integrator_idle;
 mod integrator_orders;
+mod integrator_wrong;
 mod istio;
 mod network;
 mod pods;

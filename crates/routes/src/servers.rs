@@ -95,7 +95,11 @@ pub(crate) fn origin(
     if let Some(entry) = elsewhere.first() {
         return Err(Finding::bad(Reason::GatewayNamespaceMismatch, namespace_message(key, entry, settings)));
     }
-    let covered = facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts);
+    let mut covered =
+        facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts).peekable();
+    if covered.peek().is_none() {
+        return Err(without_http(key));
+    }
     let message = format!(
         "no HTTP server of Gateway {key} accepts {host}: add it to servers[].hosts of the Gateway, which has {}",
         text::list(covered, ", ")
@@ -105,6 +109,13 @@ pub(crate) fn origin(
 
 fn mode_is_http(server: &GatewayServer) -> bool {
     mode(server).is_some()
+}
+
+fn without_http(key: &ObjectKey) -> Finding {
+    let message = format!(
+        "Gateway {key} has no server of protocol HTTP, nor HTTPS with TLS mode SIMPLE or MUTUAL: add one to servers[]"
+    );
+    Finding::bad(Reason::GatewayWithoutHttp, message)
 }
 
 fn namespace_message(key: &ObjectKey, entry: &str, settings: &Settings) -> String {
@@ -175,10 +186,7 @@ pub(crate) fn reach_problem(key: &ObjectKey, facts: &GatewayFacts, settings: &Se
     let mut entries =
         facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts);
     let Some(first) = entries.clone().next() else {
-        let message = format!(
-            "Gateway {key} has no server of protocol HTTP, nor HTTPS with TLS mode SIMPLE or MUTUAL: add one to servers[]"
-        );
-        return Some(Finding::bad(Reason::GatewayWithoutHttp, message));
+        return Some(without_http(key));
     };
     if entries.any(|entry| lets_in(split(entry).0, key, settings)) {
         return None;

@@ -114,8 +114,12 @@ fn a_gateway_that_cannot_serve_is_told_and_nothing_is_withdrawn() {
         assert_eq!(output.bindings[0].ready.reason, expected);
         assert!(output.bindings[0].accepted.holds());
     }
-    let output = World::new().gateway(gateway(&[server(443, "TLS", "PASSTHROUGH", &["*"])])).compile();
+    let output = World::new()
+        .gateway(gateway(&[server(443, "TLS", "PASSTHROUGH", &["*"])]))
+        .with(request("a/shop", 0, &["x.example"], &["/"]))
+        .compile();
     assert_eq!(output.bindings[0].ready.reason, Reason::GatewayWithoutHttp);
+    assert_eq!(verdict(&output, "a/shop").accepted.reason, Reason::GatewayWithoutHttp, "a host would not help");
 }
 
 #[test]
