@@ -25,6 +25,9 @@ use crate::site::{Site, make_namespace};
 
 /// Set for the process that runs the tests: the run directory of the cluster it is in.
 const INSIDE: &str = "TESTBED_INSIDE";
+/// Limits a run to the tests whose names begin with its value: a part of `cargo xtask test`, beside which the command line has
+/// a filter of its own.
+pub const PART: &str = "TESTBED_PART";
 /// Names a running cluster to use in place of a new one.
 const SHARED: &str = "TESTBED_CLUSTER";
 
@@ -131,6 +134,8 @@ pub fn main(tests: &[Test]) -> ExitCode {
     }
     let tests: Vec<Test> = tests.iter().filter(|test| !matches!(test.run, Run::Last(_))).copied().collect();
     let inside = std::env::var_os(INSIDE).map(PathBuf::from);
+    let part = std::env::var(PART).ok();
+    let tests: Vec<Test> = tests.into_iter().filter(|test| in_part(part.as_deref(), test.name)).collect();
     let selected = tests.iter().any(|t| selects(&args, t.name));
     if inside.is_none() && selected && !args.list {
         return outside().unwrap_or_else(|error| {
@@ -156,6 +161,11 @@ pub fn main(tests: &[Test]) -> ExitCode {
 /// `e2e::pods::restarts` -> `pods::restarts`: the crate's name says nothing.
 fn short(name: &str) -> &str {
     name.split_once("::").map_or(name, |(_, rest)| rest)
+}
+
+/// Whether a test belongs to a part, which is the beginning of the names of its modules.
+fn in_part(part: Option<&str>, name: &str) -> bool {
+    part.is_none_or(|part| short(name).starts_with(part))
 }
 
 /// The selection rule of libtest, so that a run that selects nothing starts no cluster.
@@ -420,5 +430,21 @@ impl Ctx {
         Fut: Future<Output = Result<T>>,
     {
         tokio::task::spawn_blocking(move || Cluster::start(&options)?.within(work)).await?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_and_a_filter_both_select() {
+        assert!(in_part(None, "e2e::pods::restarts"));
+        assert!(in_part(Some("pods"), "e2e::pods_volumes::secrets"));
+        assert!(in_part(Some("existing::"), "e2e::existing::portable"));
+        assert!(!in_part(Some("existing::"), "e2e::existing_last::removed"));
+        assert!(!in_part(Some("istio"), "e2e::integrator::waits_for_istio"));
+        let args = Arguments { filter: Some("restarts".into()), ..Arguments::default() };
+        assert!(selects(&args, "e2e::pods::restarts") && !selects(&args, "e2e::pods::env"));
     }
 }

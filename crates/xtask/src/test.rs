@@ -164,9 +164,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match part {
         Some(part) if part.name == UNIT => {}
         Some(part) if part.name == DEMO => prepared.demo()?,
-        Some(part) => prepared.e2e(&[&[part.filter.to_owned()], args.rest.as_slice()].concat())?,
+        Some(part) => prepared.e2e(Some(part.filter), &args.rest)?,
         None => {
-            prepared.e2e(&args.rest)?;
+            prepared.e2e(None, &args.rest)?;
             // A filter names tests, and the demo is none.
             if args.rest.is_empty() {
                 prepared.demo()?;
@@ -249,7 +249,10 @@ impl Prepared {
     }
 
     fn cargo(&self, args: &[&str], rest: &[String]) -> Result<()> {
-        let mut command = self.command(cargo());
+        self.run(self.command(cargo()), args, rest)
+    }
+
+    fn run(&self, mut command: Command, args: &[&str], rest: &[String]) -> Result<()> {
         command.args(args).arg("--target-dir").arg(target_dir()?);
         if !rest.is_empty() {
             command.arg("--").args(rest);
@@ -261,8 +264,11 @@ impl Prepared {
         Ok(())
     }
 
-    fn e2e(&self, rest: &[String]) -> Result<()> {
-        self.cargo(&["test", "--package", "e2e"], rest)
+    /// Runs the cluster tests, or those of a part, as far as `rest` selects them.
+    fn e2e(&self, part: Option<&str>, rest: &[String]) -> Result<()> {
+        let mut command = self.command(cargo());
+        command.envs(part.map(|part| (testbed::harness::PART, part)));
+        self.run(command, &["test", "--package", "e2e"], rest)
     }
 
     /// Runs the tests of a filter with a variable that makes them take longer.
@@ -360,7 +366,7 @@ fn repeat(prepared: &Prepared, inputs: &str) -> Result<()> {
     }
     for round in passed + 1..=ROUNDS {
         println!("repeat: round {round} of {ROUNDS}");
-        let outcome = prepared.e2e(&[]).with_context(|| format!("round {round}"));
+        let outcome = prepared.e2e(None, &[]).with_context(|| format!("round {round}"));
         results::keep_rounds(inputs, if outcome.is_ok() { round } else { 0 })?;
         outcome?;
     }
@@ -371,7 +377,7 @@ fn repeat(prepared: &Prepared, inputs: &str) -> Result<()> {
 fn ordinary_user(prepared: &Prepared) -> Result<()> {
     if !ordinary::is_root() {
         // Then every other part has shown it already.
-        prepared.e2e(&[])?;
+        prepared.e2e(None, &[])?;
         return prepared.demo();
     }
     let home = ordinary::Home::new(&prepared.bins, &prepared.images)?;
