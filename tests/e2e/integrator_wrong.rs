@@ -73,7 +73,8 @@ pub(crate) async fn every_wrong_input_is_told(session: &Session) -> Result<()> {
     let apply = |yaml: String| run_command(session.kubectl(["apply", "-f", "-"]), Some(yaml));
     kubectl(&["create", "namespace", "wrong"]).await?;
     kubectl(&["-n", "wrong", "create", "service", "clusterip", "web", "--tcp=80:8080"]).await?;
-    kubectl(&["-n", "wrong", "create", "service", "externalname", "away", "--external-name=example.net"]).await?;
+    kubectl(&["-n", "wrong", "create", "service", "externalname", "away", "--external-name=example.net"])
+        .await?;
 
     apply(request("alone", "", WEB) + &request("lost", "bindingRef: {name: nobody}, ", WEB)).await?;
     told(session, "alone", "Accepted", "NoBinding", "set spec.bindingRef.name").await?;

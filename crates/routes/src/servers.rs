@@ -95,8 +95,12 @@ pub(crate) fn origin(
     if let Some(entry) = elsewhere.first() {
         return Err(Finding::bad(Reason::GatewayNamespaceMismatch, namespace_message(key, entry, settings)));
     }
-    let mut covered =
-        facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts).peekable();
+    let mut covered = facts
+        .servers
+        .iter()
+        .filter(|server| mode_is_http(server))
+        .flat_map(|server| &server.hosts)
+        .peekable();
     if covered.peek().is_none() {
         return Err(without_http(key));
     }

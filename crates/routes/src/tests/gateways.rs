@@ -119,7 +119,11 @@ fn a_gateway_that_cannot_serve_is_told_and_nothing_is_withdrawn() {
         .with(request("a/shop", 0, &["x.example"], &["/"]))
         .compile();
     assert_eq!(output.bindings[0].ready.reason, Reason::GatewayWithoutHttp);
-    assert_eq!(verdict(&output, "a/shop").accepted.reason, Reason::GatewayWithoutHttp, "a host would not help");
+    assert_eq!(
+        verdict(&output, "a/shop").accepted.reason,
+        Reason::GatewayWithoutHttp,
+        "a host would not help"
+    );
 }
 
 #[test]
