@@ -31,6 +31,10 @@ pub const PART: &str = "TESTBED_PART";
 /// Names a running cluster to use in place of a new one.
 const SHARED: &str = "TESTBED_CLUSTER";
 
+/// How long [`eventually`] rests between two attempts.
+const SHORTEST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 type BoxedRun = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 /// What a test runs on.
@@ -321,12 +325,15 @@ where
 {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
+        let start = Instant::now();
         match attempt().await {
             Ok(value) => return Ok(value),
             Err(error) if Instant::now() > deadline => {
                 return Err(error).with_context(|| format!("after {seconds} s, still not: {what}"));
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            // An attempt is often a kubectl, which takes a processor for a while. On a busy machine, tests that ask without a
+            // rest would keep each other from what they wait for.
+            Err(_) => tokio::time::sleep((start.elapsed() * 2).clamp(SHORTEST_REST, LONGEST_REST)).await,
         }
     }
 }
