@@ -249,26 +249,14 @@ impl Prepared {
     }
 
     fn cargo(&self, args: &[&str], rest: &[String]) -> Result<()> {
-        self.run(self.command(cargo()), args, rest)
-    }
-
-    fn run(&self, mut command: Command, args: &[&str], rest: &[String]) -> Result<()> {
-        command.args(args).arg("--target-dir").arg(target_dir()?);
-        if !rest.is_empty() {
-            command.arg("--").args(rest);
-        }
-        let status = command.status().context("start cargo")?;
-        if !status.success() {
-            bail!("`cargo {}` failed ({status})", args.join(" "));
-        }
-        Ok(())
+        run_cargo(self.command(cargo()), args, rest)
     }
 
     /// Runs the cluster tests, or those of a part, as far as `rest` selects them.
     fn e2e(&self, part: Option<&str>, rest: &[String]) -> Result<()> {
         let mut command = self.command(cargo());
         command.envs(part.map(|part| (testbed::harness::PART, part)));
-        self.run(command, &["test", "--package", "e2e"], rest)
+        run_cargo(command, &["test", "--package", "e2e"], rest)
     }
 
     /// Runs the tests of a filter with a variable that makes them take longer.
@@ -296,6 +284,19 @@ impl Prepared {
             .next_back()
             .context("cargo named no test program")
     }
+}
+
+/// Runs Cargo with these arguments, and `rest` for the tests themselves.
+fn run_cargo(mut command: Command, args: &[&str], rest: &[String]) -> Result<()> {
+    command.args(args).arg("--target-dir").arg(target_dir()?);
+    if !rest.is_empty() {
+        command.arg("--").args(rest);
+    }
+    let status = command.status().context("start cargo")?;
+    if !status.success() {
+        bail!("`cargo {}` failed ({status})", args.join(" "));
+    }
+    Ok(())
 }
 
 fn thorough(part: Option<&Part>, prepared: &Prepared) -> Result<ExitCode> {
