@@ -218,11 +218,13 @@ pub(crate) struct Ctx {
     pub(crate) set: Rc<crate::template::Set>,
     /// How many of `include`, `tpl` and `template` are being executed.
     pub(crate) calls: u32,
+    /// How deep the evaluation of templates is nested, in all that call each other.
+    pub(crate) nesting: u32,
 }
 
 impl Ctx {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { heap: Heap::default(), limits, steps: 0, bytes: 0, set: Rc::default(), calls: 0 }
+        Self { heap: Heap::default(), limits, steps: 0, bytes: 0, set: Rc::default(), calls: 0, nesting: 0 }
     }
 
     /// Notes work done: call it in every loop whose length input decides.

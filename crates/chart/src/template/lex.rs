@@ -235,8 +235,7 @@ impl<'s> Lexer<'s> {
                 let end = self.pos + length;
                 let text = self.input.get(self.start..end).unwrap_or_default();
                 let action = self.input.get(end + LEFT_DELIM.len()..).unwrap_or_default();
-                let trimmed =
-                    if has_left_trim_marker(action) { text.trim_end_matches(SPACES) } else { text };
+                let trimmed = if has_left_trim_marker(action) { text.trim_end_matches(SPACES) } else { text };
                 self.pos = self.start + trimmed.len();
                 self.count_lines();
                 let item = self.emit(Kind::Text);

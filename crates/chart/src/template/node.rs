@@ -36,9 +36,7 @@ impl Tree {
     /// Whether there is nothing but white space and comments, so that it does not replace another.
     pub(super) fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
-            Node::Text(range) => {
-                self.source.text.get(range.clone()).unwrap_or_default().trim().is_empty()
-            }
+            Node::Text(range) => self.source.text.get(range.clone()).unwrap_or_default().trim().is_empty(),
             _ => false,
         })
     }
@@ -120,9 +118,15 @@ pub(super) enum Term {
     Bool(bool),
     Dot,
     Nil,
-    Number { number: Number, text: Rc<str> },
+    Number {
+        number: Number,
+        text: Rc<str>,
+    },
     /// The value, a [`Value::Str`] or [`Value::Raw`], and its text with quotes.
-    String { value: Value, quoted: Rc<str> },
+    String {
+        value: Value,
+        quoted: Rc<str>,
+    },
     /// The names of `.a.b`.
     Field(Vec<Rc<str>>),
     /// `$x.a.b`: the first name has its dollar.

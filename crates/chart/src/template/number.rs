@@ -130,9 +130,7 @@ fn parse_float(text: &str) -> Option<f64> {
 #[expect(clippy::cast_precision_loss, reason = "rounds to the nearest, as Go does")]
 fn hex_float(whole: &str, fraction: &str, exponent: &str) -> f64 {
     let (mut mantissa, mut scale) = (0_u64, 0_i32);
-    for (digit, after_point) in
-        whole.chars().map(|c| (c, false)).chain(fraction.chars().map(|c| (c, true)))
-    {
+    for (digit, after_point) in whole.chars().map(|c| (c, false)).chain(fraction.chars().map(|c| (c, true))) {
         let digit = u64::from(digit.to_digit(16).unwrap_or_default());
         if mantissa >> 59 == 0 {
             mantissa = mantissa << 4 | digit;
