@@ -5,8 +5,9 @@ use std::rc::Rc;
 use super::exec::State;
 use super::methods;
 use super::node::{At, Operand, Term};
-use super::slot::{Slot, assignable, can_be_nil, param_name, type_name, zero};
+use super::slot::{Slot, assignable, can_be_nil, param_name, zero};
 use crate::Failure;
+use crate::fmt::type_name;
 use crate::value::{Function, Host, MapRef, Signature, Type, Value};
 
 /// The parameters of `and`, `or` and `call`.
@@ -103,7 +104,7 @@ impl<'t> State<'t, '_> {
             Callee::BuiltIn(_) => match values.first() {
                 None | Some(Value::Nil) => Err(Failure::error("call of nil")),
                 Some(value) => {
-                    let type_name = type_name(value, &self.ctx.heap);
+                    let type_name = type_name(&self.ctx.heap, value);
                     // Go takes the name of what a pipeline gave from its value, if that is a string.
                     let callee = match (args.first(), value) {
                         (Some(operand), _) => At::Operand(operand).text(""),
@@ -213,7 +214,7 @@ impl<'t> State<'t, '_> {
                 Err(self.error("wrong type for value; expected string in UTF-8; got other bytes"))
             }
             Slot::Interface(value) | Slot::Concrete(value) => {
-                let got = type_name(&value, heap);
+                let got = type_name(heap, &value);
                 let message = format!("wrong type for value; expected {expected}; got {got}");
                 Err(self.error(message))
             }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use super::call::{BUILT_IN, Callee};
 use super::exec::State;
+use super::methods;
 use super::node::{At, Command, Operand, Pipe, Term};
 use super::number::Number;
 use super::slot::Slot;
-use super::{fmt, methods};
 use crate::Failure;
 use crate::value::{MapType, Type, Value};
 

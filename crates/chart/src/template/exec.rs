@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
+use super::MAX_EVALUATION;
 use super::node::{At, Branch, Control, Invocation, Node, Tree};
 use super::slot::Slot;
 use super::text::quote;
-use super::{MAX_EVALUATION, fmt};
-use crate::Failure;
 use crate::value::{Ctx, Element, MapType, Value};
+use crate::{Failure, fmt};
 
 /// What to do after a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl<'t> State<'t, '_> {
             Value::List(list) => {
                 let elements = list.items.iter().cloned().zip(0_i64..);
                 let elements = elements.map(|(element, index)| (Value::Int(index), element));
-                self.each(branch, elements, list.element == Element::Any)
+                self.each(branch, elements, matches!(list.element, Element::Any | Element::NilAny))
             }
             Value::Bytes(bytes) => {
                 let elements = bytes.iter().zip(0_i64..);

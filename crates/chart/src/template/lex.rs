@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::text::{code_point, is_alphanumeric, is_print, is_space, quote};
+use super::text::{code_point, is_alphanumeric, is_space, quote};
+use crate::fmt::is_printable;
 
 const LEFT_DELIM: &str = "{{";
 const RIGHT_DELIM: &str = "}}";
@@ -361,7 +362,7 @@ impl<'s> Lexer<'s> {
                 }
                 self.emit(Kind::RightParen)
             }
-            c if c.is_ascii() && is_print(c) => self.emit(Kind::Char),
+            c if c.is_ascii() && is_printable(c) => self.emit(Kind::Char),
             c => self.error(format!("unrecognized character in action: {}", code_point(c))),
         }
     }

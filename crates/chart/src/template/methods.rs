@@ -30,7 +30,7 @@ pub(super) fn call(ctx: &mut Ctx, values: MapRef, name: &str, args: &[Value]) ->
                 ctx.step(1)?;
                 table = match ctx.heap.get(table, name) {
                     Some(Value::Map(next)) if ctx.heap.map(*next).kind != MapType::Strings => *next,
-                    _ => return Err(Failure::error(format!("{} is not a table", go_quote(name)))),
+                    _ => return Err(Failure::error(format!("{} is not a table", super::text::quote(name)))),
                 };
             }
             retyped(ctx, table, MapType::Values)
@@ -45,10 +45,6 @@ pub(super) fn call(ctx: &mut Ctx, values: MapRef, name: &str, args: &[Value]) ->
         },
         _ => Err(Failure::error(format!("common.Values has no method {name}"))),
     }
-}
-
-fn go_quote(name: &str) -> String {
-    super::text::quote(name)
 }
 
 /// A map under another type. A copy, as a handle has only one: what is set in it is not set in the other.

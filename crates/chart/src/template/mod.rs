@@ -30,8 +30,8 @@ use std::rc::Rc;
 
 pub(crate) use self::node::Tree;
 use self::slot::Slot;
-use crate::value::{Ctx, Function, Heap, Signature, Value};
-use crate::{Failure, fmt, funcs};
+use crate::value::{Ctx, Function, Signature, Value};
+use crate::{Failure, funcs};
 
 /// How deep lists and parentheses may nest in a file. Helm's charts stay below 20; Go's own bound is the stack.
 const MAX_SYNTAX: u32 = 200;

@@ -1,7 +1,7 @@
 //! What `reflect.Value` tells apart, and the names of types in errors.
 
-use super::Heap;
-use crate::value::{Element, List, MapType, Type, Value};
+use crate::fmt;
+use crate::value::{Element, Heap, MapType, Type, Value};
 
 /// A value in the evaluator, as `reflect.Value` holds it.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Slot {
         match self {
             Self::Invalid => "<nil>",
             Self::Interface(_) => "interface {}",
-            Self::Concrete(value) => type_name(value, heap),
+            Self::Concrete(value) => fmt::type_name(heap, value),
         }
     }
 
@@ -75,31 +75,6 @@ fn truth(value: &Value, heap: &Heap) -> bool {
         Value::List(list) => !list.items.is_empty(),
         Value::Map(map) => !heap.map(*map).entries.is_empty(),
         Value::Host(host) => host.truth(),
-    }
-}
-
-/// What `%T` prints.
-pub(super) fn type_name(value: &Value, heap: &Heap) -> &'static str {
-    match value {
-        Value::Nil => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int",
-        Value::Int64(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::Str(_) | Value::Raw(_) => "string",
-        Value::Bytes(_) => "[]uint8",
-        Value::List(List { element, .. }) => match element {
-            Element::Any => "[]interface {}",
-            Element::Str => "[]string",
-            Element::Int => "[]int",
-            Element::Map => "[]map[string]interface {}",
-        },
-        Value::Map(map) => match heap.map(*map).kind {
-            MapType::Any => "map[string]interface {}",
-            MapType::Values => "common.Values",
-            MapType::Strings => "map[string]string",
-        },
-        Value::Host(host) => host.type_name(),
     }
 }
 
@@ -148,8 +123,8 @@ pub(super) fn assignable(value: &Value, param: Type, heap: &Heap) -> bool {
         | (Type::Bytes, Value::Bytes(_)) => true,
         (Type::Map, Value::Map(map)) => heap.map(*map).kind != MapType::Strings,
         (Type::StrMap, Value::Map(map)) => heap.map(*map).kind == MapType::Strings,
-        (Type::List, Value::List(list)) => list.element == Element::Any,
-        (Type::Strs, Value::List(list)) => list.element == Element::Str,
+        (Type::List, Value::List(list)) => matches!(list.element, Element::Any | Element::NilAny),
+        (Type::Strs, Value::List(list)) => matches!(list.element, Element::Str | Element::NilStr),
         (Type::Host(name), Value::Host(host)) => {
             host.type_name() == name || host.type_name().strip_prefix('*') == Some(name)
         }

@@ -1,20 +1,16 @@
 //! Characters and quoting as Go has them: `unicode`, and the part of `strconv` that templates need.
 
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::fmt::{self, is_printable};
+
 /// What `strconv` says of a string that is not one.
 pub(super) const INVALID_SYNTAX: &str = "invalid syntax";
 
-/// Tables of Unicode come with `regex`. It cannot fail to build these; if it did, only ASCII would be known.
-static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{Nd}]").ok());
-static PRINT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]").ok());
-
-fn is_of(class: &Option<Regex>, c: char) -> bool {
-    class.as_ref().is_some_and(|class| class.is_match(c.encode_utf8(&mut [0; 4])))
-}
+/// Letters and digits of the version of Unicode that Go knows. It cannot fail to be built; if it did, only ASCII would be known.
+static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[[\p{L}\p{Nd}]&&\p{age=15.0}]").ok());
 
 /// White space between words of an action, and what trim markers trim.
 pub(super) fn is_space(c: char) -> bool {
@@ -23,54 +19,21 @@ pub(super) fn is_space(c: char) -> bool {
 
 /// What identifiers consist of.
 pub(super) fn is_alphanumeric(c: char) -> bool {
-    if c.is_ascii() { c == '_' || c.is_ascii_alphanumeric() } else { is_of(&WORD, c) }
-}
-
-/// `unicode.IsPrint`.
-pub(super) fn is_print(c: char) -> bool {
-    if c.is_ascii() { c == ' ' || c.is_ascii_graphic() } else { is_of(&PRINT, c) }
+    if c.is_ascii() {
+        return c == '_' || c.is_ascii_alphanumeric();
+    }
+    WORD.as_ref().is_some_and(|word| word.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
 /// `%#U`.
 pub(super) fn code_point(c: char) -> String {
     let number = format!("U+{:04X}", u32::from(c));
-    if is_print(c) { format!("{number} '{c}'") } else { number }
+    if is_printable(c) { format!("{number} '{c}'") } else { number }
 }
 
 /// `%q` of a string.
 pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        let escape = match c {
-            '"' => "\\\"",
-            '\\' => "\\\\",
-            '\x07' => "\\a",
-            '\x08' => "\\b",
-            '\x0c' => "\\f",
-            '\n' => "\\n",
-            '\r' => "\\r",
-            '\t' => "\\t",
-            '\x0b' => "\\v",
-            c if is_print(c) => {
-                quoted.push(c);
-                continue;
-            }
-            c => {
-                let code = u32::from(c);
-                // Writing to a string does not fail.
-                let _ = match code {
-                    0..0x20 | 0x7f => write!(quoted, "\\x{code:02x}"),
-                    0..0x1_0000 => write!(quoted, "\\u{code:04x}"),
-                    _ => write!(quoted, "\\U{code:08x}"),
-                };
-                continue;
-            }
-        };
-        quoted.push_str(escape);
-    }
-    quoted.push('"');
-    quoted
+    fmt::quote(text.as_bytes())
 }
 
 /// The bytes of a quoted or raw string, or `None` if its syntax is invalid.
