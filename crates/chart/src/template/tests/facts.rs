@@ -130,7 +130,7 @@ fn evaluation_nests_within_bounds() {
                 "{{ end }}".repeat(150)
             )
         };
-        for inner in ["include \"t\" .", "tpl \"{{ include `t` . }}\" ."] {
+        for inner in ["(include \"t\" .)", "(tpl \"{{ include `t` . }}\" .)"] {
             let result = render_in(&mut context(), &[("t", &nest(inner))], Value::Int(1));
             assert_eq!(limit(result), "depth of evaluation");
             let text = format!("{{{{ {inner} }}}}");
