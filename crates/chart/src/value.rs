@@ -67,6 +67,43 @@ pub(crate) enum Element {
     Int,
     /// `map[string]interface{}`.
     Map,
+    /// `[]interface{}`, as `chunk` makes them.
+    List,
+    /// `interface{}`, of a slice that is nil: it has no items, and JSON and YAML write `null`.
+    NilAny,
+    /// `string`, of a slice that is nil.
+    NilStr,
+}
+
+impl Element {
+    /// The Go type of a slice of these.
+    pub(crate) fn slice_name(self) -> &'static str {
+        match self {
+            Self::Any | Self::NilAny => "[]interface {}",
+            Self::Str | Self::NilStr => "[]string",
+            Self::Int => "[]int",
+            Self::Map => "[]map[string]interface {}",
+            Self::List => "[][]interface {}",
+        }
+    }
+}
+
+impl List {
+    /// Whether it is Go's nil slice.
+    pub(crate) fn is_nil(&self) -> bool {
+        matches!(self.element, Element::NilAny | Element::NilStr)
+    }
+}
+
+impl MapType {
+    /// The Go type of such a map.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Any => "map[string]interface {}",
+            Self::Values => "common.Values",
+            Self::Strings => "map[string]string",
+        }
+    }
 }
 
 /// The Go type of a map. The keys of all are strings.
@@ -85,6 +122,16 @@ pub(crate) enum MapType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MapRef(u32);
 
+impl MapRef {
+    /// Go's nil map, such as `fromYaml ""`: empty, and JSON and YAML write `null`. Do not write into it.
+    pub(crate) const NIL: Self = Self(0);
+
+    /// Whether it is Go's nil map.
+    pub(crate) fn is_nil(self) -> bool {
+        self == Self::NIL
+    }
+}
+
 /// A map and its type. Sorted by the bytes of its keys, which is the order in which Go's templates, JSON and `fmt` visit maps.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
@@ -95,7 +142,7 @@ pub(crate) struct Map {
 /// The maps of a render. They live as long as it does, so that maps that hold themselves cost no more than others.
 #[derive(Debug)]
 pub(crate) struct Heap {
-    /// The first stands in for a handle of another heap; it is empty, and nobody has its handle.
+    /// The first is Go's nil map, which also stands in for a handle of another heap; it is empty.
     maps: Vec<Map>,
 }
 
@@ -218,11 +265,13 @@ pub(crate) struct Ctx {
     pub(crate) set: Rc<crate::template::Set>,
     /// How many of `include`, `tpl` and `template` are being executed.
     pub(crate) calls: u32,
+    /// How deep the evaluation of templates is nested, in all that call each other.
+    pub(crate) nesting: u32,
 }
 
 impl Ctx {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { heap: Heap::default(), limits, steps: 0, bytes: 0, set: Rc::default(), calls: 0 }
+        Self { heap: Heap::default(), limits, steps: 0, bytes: 0, set: Rc::default(), calls: 0, nesting: 0 }
     }
 
     /// Notes work done: call it in every loop whose length input decides.

@@ -1,0 +1,8 @@
+//! Tests of templates: facts, and a comparison with Go.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod facts;
+mod functions;
+mod generator;
+mod oracle;

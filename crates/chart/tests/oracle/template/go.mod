@@ -1,0 +1,3 @@
+module istio-operators.io/chart/oracle/template
+
+go 1.26.0
