@@ -1,23 +1,43 @@
 //! JSON as Go's `encoding/json` reads and writes it.
 
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(crate) use read::read;
+pub(crate) use write::{Style, lossy, write};
+
 use crate::Failure;
-use crate::value::{Ctx, Value};
+use crate::value::{MapType, Value};
 
-/// How JSON is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Style {
-    /// Whether `<`, `>` and `&` are escaped, as `json.Marshal` does.
-    pub(crate) escape_html: bool,
-    /// Two spaces for each level and a line for each entry, as `json.MarshalIndent(v, "", "  ")` does.
-    pub(crate) pretty: bool,
+/// An error within another. Limits stay what they are.
+pub(crate) fn within(what: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(message) => Failure::error(format!("{what}: {message}")),
+        limit @ Failure::Limit { .. } => limit,
+    }
 }
 
-/// Reads JSON into an `interface{}`.
-pub(crate) fn read(_ctx: &mut Ctx, _text: &str) -> Result<Value, Failure> {
-    Ok(Value::Nil)
+/// The error of `json.Unmarshal` for a value that does not fit the Go type of the target, such as
+/// `map[string]interface {}`.
+pub(crate) fn mismatch(value: &Value, target: &str) -> Failure {
+    let kind = match value {
+        Value::Nil => "null",
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Int64(_) | Value::Float(_) => "number",
+        Value::Str(_) | Value::Raw(_) | Value::Bytes(_) => "string",
+        Value::List(_) => "array",
+        Value::Map(_) | Value::Host(_) => "object",
+    };
+    Failure::error(format!("json: cannot unmarshal {kind} into Go value of type {target}"))
 }
 
-/// Writes JSON.
-pub(crate) fn write(_ctx: &mut Ctx, _value: &Value, _style: Style) -> Result<String, Failure> {
-    Ok(String::new())
+/// The Go type of a map, as errors print it.
+fn type_name(kind: MapType) -> &'static str {
+    match kind {
+        MapType::Any => "map[string]interface {}",
+        MapType::Values => "common.Values",
+        MapType::Strings => "map[string]string",
+    }
 }
