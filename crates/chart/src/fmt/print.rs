@@ -314,8 +314,7 @@ impl<'c> Printer<'c> {
     fn unicode(&mut self, number: i64, code: Option<char>) {
         let precision = self.flags.precision.unwrap_or_default().max(4);
         let digits = format!("{number:X}");
-        let mut text =
-            format!("U+{}{digits}", "0".repeat(precision.saturating_sub(digits.len())));
+        let mut text = format!("U+{}{digits}", "0".repeat(precision.saturating_sub(digits.len())));
         if let Some(character) = code.filter(|&code| self.flags.sharp && is_printable(code)) {
             text.push_str(&format!(" '{character}'"));
         }
@@ -393,7 +392,8 @@ impl<'c> Printer<'c> {
             );
             return true;
         }
-        let digits = if self.flags.sharp && verb != 'b' { with_point(&digits, verb, precision) } else { digits };
+        let digits =
+            if self.flags.sharp && verb != 'b' { with_point(&digits, verb, precision) } else { digits };
         if self.flags.zero
             && !self.flags.minus
             && let Some(width) = self.flags.width
@@ -594,9 +594,7 @@ impl Scan<'_> {
         let arg = self.args.get(self.next)?;
         self.next += 1;
         match arg {
-            Value::Int(number) | Value::Int64(number)
-                if (-LARGEST..=LARGEST).contains(number) =>
-            {
+            Value::Int(number) | Value::Int64(number) if (-LARGEST..=LARGEST).contains(number) => {
                 Some(*number)
             }
             _ => None,

@@ -201,7 +201,9 @@ fn eq_two(ctx: &mut Ctx, left: &Value, right: &Value) -> Result<bool, Failure> {
     }
     Ok(match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => left == right,
-        (Value::Float(left), Value::Float(right)) => left.partial_cmp(right).is_some_and(std::cmp::Ordering::is_eq),
+        (Value::Float(left), Value::Float(right)) => {
+            left.partial_cmp(right).is_some_and(std::cmp::Ordering::is_eq)
+        }
         (Value::Int(left) | Value::Int64(left), Value::Int(right) | Value::Int64(right)) => left == right,
         (Value::Str(left), Value::Str(right)) => left == right,
         (Value::Str(_) | Value::Raw(_), _) => {
@@ -274,4 +276,3 @@ fn lt(ctx: &mut Ctx, args: &[Value]) -> Result<bool, Failure> {
 fn le(ctx: &mut Ctx, args: &[Value]) -> Result<bool, Failure> {
     Ok(lt(ctx, args)? || eq(ctx, args)?)
 }
-

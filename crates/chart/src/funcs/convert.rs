@@ -21,7 +21,13 @@ table! {
 pub(super) fn clamped(text: &str) -> i64 {
     match parse_int(text, 10) {
         Ok(number) => number,
-        Err(NumberError::Range) => if text.starts_with('-') { i64::MIN } else { i64::MAX },
+        Err(NumberError::Range) => {
+            if text.starts_with('-') {
+                i64::MIN
+            } else {
+                i64::MAX
+            }
+        }
         Err(NumberError::Syntax) => 0,
     }
 }
@@ -61,4 +67,3 @@ pub(super) fn to_float(value: &Value) -> f64 {
         _ => 0.0,
     }
 }
-

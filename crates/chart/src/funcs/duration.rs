@@ -109,7 +109,12 @@ fn decimals(number: u64, places: u32) -> String {
 }
 
 /// `time.ParseDuration`; `None` if Go refuses it.
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as Go computes")]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as Go computes"
+)]
 fn parse(text: &str) -> Option<i64> {
     const LIMIT: u64 = 1 << 63;
     let negative = text.starts_with('-');

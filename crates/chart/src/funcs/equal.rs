@@ -28,7 +28,9 @@ fn equal(
         (Value::Nil, Value::Nil) => true,
         (Value::Bool(left), Value::Bool(right)) => left == right,
         (Value::Int(left), Value::Int(right)) | (Value::Int64(left), Value::Int64(right)) => left == right,
-        (Value::Float(left), Value::Float(right)) => left.partial_cmp(right).is_some_and(std::cmp::Ordering::is_eq),
+        (Value::Float(left), Value::Float(right)) => {
+            left.partial_cmp(right).is_some_and(std::cmp::Ordering::is_eq)
+        }
         (Value::Str(left), Value::Str(right)) => left == right,
         (Value::Raw(left), Value::Raw(right)) | (Value::Bytes(left), Value::Bytes(right)) => left == right,
         (Value::List(left), Value::List(right)) => {

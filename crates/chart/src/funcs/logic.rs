@@ -51,4 +51,3 @@ pub(super) fn empty(ctx: &Ctx, value: &Value) -> bool {
         Value::Host(host) => !host.truth(),
     }
 }
-

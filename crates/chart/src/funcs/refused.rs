@@ -52,9 +52,7 @@ fn clock(_: &mut Ctx, _: &[Value]) -> Result<Value, Failure> {
 }
 
 fn random(_: &mut Ctx, _: &[Value]) -> Result<Value, Failure> {
-    Err(Failure::error(
-        "this renderer refuses functions that draw random numbers: each render would differ",
-    ))
+    Err(Failure::error("this renderer refuses functions that draw random numbers: each render would differ"))
 }
 
 fn keys(_: &mut Ctx, _: &[Value]) -> Result<Value, Failure> {

@@ -96,7 +96,10 @@ impl Refused {
     fn panic(self, pattern: &str) -> Failure {
         match self {
             Self::Go(message) => {
-                let shown = if pattern.chars().any(|c| c == '`' || c == '\u{feff}' || c == '\x7f' || (c < ' ' && c != '\t')) {
+                let shown = if pattern
+                    .chars()
+                    .any(|c| c == '`' || c == '\u{feff}' || c == '\x7f' || (c < ' ' && c != '\t'))
+                {
                     quote(pattern.as_bytes())
                 } else {
                     format!("`{pattern}`")
@@ -145,7 +148,12 @@ fn width(text: &str, at: usize) -> usize {
 }
 
 /// Go's `allMatches`: at most this many if not negative.
-fn all_matches(ctx: &mut Ctx, pattern: &Pattern, text: &str, most: i64) -> Result<Vec<(usize, usize)>, Failure> {
+fn all_matches(
+    ctx: &mut Ctx,
+    pattern: &Pattern,
+    text: &str,
+    most: i64,
+) -> Result<Vec<(usize, usize)>, Failure> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let mut matches = Vec::new();
     let mut at = 0;
@@ -239,7 +247,13 @@ fn replace_all(ctx: &mut Ctx, pattern: &Pattern, args: &[Value], expands: bool) 
 }
 
 /// Go's `expand`: `$1`, `${1}` and names.
-fn expand(ctx: &mut Ctx, out: &mut String, template: &str, pattern: &Pattern, found: &Captures<'_>) -> Result<(), Failure> {
+fn expand(
+    ctx: &mut Ctx,
+    out: &mut String,
+    template: &str,
+    pattern: &Pattern,
+    found: &Captures<'_>,
+) -> Result<(), Failure> {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
         ctx.step(1)?;
@@ -255,7 +269,8 @@ fn expand(ctx: &mut Ctx, out: &mut String, template: &str, pattern: &Pattern, fo
             continue;
         };
         rest = after;
-        let is_number = name.bytes().all(|byte| byte.is_ascii_digit()) && !(name.starts_with('0') && name.len() > 1);
+        let is_number =
+            name.bytes().all(|byte| byte.is_ascii_digit()) && !(name.starts_with('0') && name.len() > 1);
         let position = match name.parse::<usize>() {
             Ok(number) if is_number => Some(number),
             _ => pattern.names.iter().enumerate().find_map(|(position, other)| {

@@ -142,7 +142,9 @@ impl Host for Version {
     fn method(&self, name: &str) -> Option<&'static Signature> {
         match name {
             "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" => Some(&NONE),
-            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => Some(&ONE),
+            "Compare" | "Equal" | "LessThan" | "LessThanEqual" | "GreaterThan" | "GreaterThanEqual" => {
+                Some(&ONE)
+            }
             _ => None,
         }
     }

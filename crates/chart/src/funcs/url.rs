@@ -127,7 +127,9 @@ fn parse_start(text: &str) -> Result<Url, String> {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
     }
-    if let Some(after) = rest.strip_prefix("//").filter(|_| !url.scheme.is_empty() || !rest.starts_with("///")) {
+    if let Some(after) =
+        rest.strip_prefix("//").filter(|_| !url.scheme.is_empty() || !rest.starts_with("///"))
+    {
         let end = after.find('/').unwrap_or(after.len());
         let (authority, path) = after.split_at(end);
         parse_authority(&mut url, authority)?;
@@ -168,7 +170,8 @@ fn parse_authority(url: &mut Url, authority: &str) -> Result<(), String> {
 }
 
 fn is_port(text: &str) -> bool {
-    text.is_empty() || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    text.is_empty()
+        || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn parse_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
@@ -255,10 +258,14 @@ fn entry(ctx: &Ctx, map: MapRef, key: &str) -> Result<Vec<u8>, Failure> {
     match ctx.heap.get(map, key) {
         None => Ok(Vec::new()),
         Some(Value::Nil) => Err(Failure::error(args::NIL_DEREFERENCE)),
-        Some(value @ (Value::Str(_) | Value::Raw(_))) => Ok(args::bytes(std::slice::from_ref(value), 0).to_vec()),
+        Some(value @ (Value::Str(_) | Value::Raw(_))) => {
+            Ok(args::bytes(std::slice::from_ref(value), 0).to_vec())
+        }
         Some(value) => {
             let kind = kind(value);
-            Err(Failure::error(format!("unable to parse {key} key, must be of type string, but {kind} found")))
+            Err(Failure::error(format!(
+                "unable to parse {key} key, must be of type string, but {kind} found"
+            )))
         }
     }
 }
@@ -297,7 +304,9 @@ fn url_join(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
         if path.first().is_some_and(|&byte| byte != b'/') && !host.is_empty() {
             out.push(b'/');
         }
-        if out.is_empty() && path.split(|&byte| byte == b'/').next().is_some_and(|first| first.contains(&b':')) {
+        if out.is_empty()
+            && path.split(|&byte| byte == b'/').next().is_some_and(|first| first.contains(&b':'))
+        {
             out.extend_from_slice(b"./");
         }
         out.extend(path);

@@ -104,7 +104,8 @@ fn nospace(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
     if !text.iter().any(|&byte| is_space_byte(byte)) {
         return args::string(ctx, text.to_vec());
     }
-    let kept: String = text.iter().filter(|&&byte| !is_space_byte(byte)).map(|&byte| char::from(byte)).collect();
+    let kept: String =
+        text.iter().filter(|&&byte| !is_space_byte(byte)).map(|&byte| char::from(byte)).collect();
     ctx.text(kept)
 }
 

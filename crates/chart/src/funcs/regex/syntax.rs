@@ -154,7 +154,13 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    fn repeat(&mut self, before: &str, after: &'p str, last: Option<&str>, times: u64) -> Result<(), Refused> {
+    fn repeat(
+        &mut self,
+        before: &str,
+        after: &'p str,
+        last: Option<&str>,
+        times: u64,
+    ) -> Result<(), Refused> {
         let lazy = after.starts_with('?');
         let after = after.strip_prefix('?').unwrap_or(after);
         if let Some(last) = last {
@@ -218,7 +224,9 @@ impl<'p> Parser<'p> {
                     saw_flag = false;
                 }
                 ':' | ')' if !negative || saw_flag => {
-                    let flags = |on: bool| set.iter().filter(|flag| flag.1 == on).map(|flag| flag.0).collect::<String>();
+                    let flags = |on: bool| {
+                        set.iter().filter(|flag| flag.1 == on).map(|flag| flag.0).collect::<String>()
+                    };
                     let (on, off) = (flags(true), flags(false));
                     let off = if off.is_empty() { off } else { format!("-{off}") };
                     if character == ':' {
@@ -325,8 +333,20 @@ fn is_posix_class(name: &str) -> bool {
     let name = name.strip_prefix('^').unwrap_or(name);
     matches!(
         name,
-        "alnum" | "alpha" | "ascii" | "blank" | "cntrl" | "digit" | "graph" | "lower" | "print" | "punct"
-            | "space" | "upper" | "word" | "xdigit"
+        "alnum"
+            | "alpha"
+            | "ascii"
+            | "blank"
+            | "cntrl"
+            | "digit"
+            | "graph"
+            | "lower"
+            | "print"
+            | "punct"
+            | "space"
+            | "upper"
+            | "word"
+            | "xdigit"
     )
 }
 
@@ -461,4 +481,3 @@ fn count(text: &str) -> Option<(u64, &str)> {
     }
     Some((digits.parse().unwrap_or(u64::MAX), rest))
 }
-
