@@ -8,7 +8,7 @@ use super::dicts::insert;
 use super::logic::empty;
 use super::table;
 use crate::Failure;
-use crate::fmt::kind;
+use crate::fmt::{kind, type_name};
 use crate::value::{Ctx, MapRef, MapType, Value};
 
 table! {
@@ -40,17 +40,22 @@ fn merge_maps(
     depth: u32,
 ) -> Result<(), Failure> {
     ctx.depth(depth)?;
+    let of_source = ctx.heap.map(source).kind;
+    let of_target = ctx.heap.map(target).kind;
     let entries = ctx.heap.map(source).entries.clone();
     ctx.step(entries.len())?;
     for (key, value) in entries {
         let before = ctx.heap.get(target, &key).cloned();
+        let is_list = kind(&value) == "slice";
+        if of_target == MapType::Strings {
+            check_string(ctx, of_source, &value, before.as_ref(), overwrite)?;
+        }
         if matches!(value, Value::Nil) {
             if overwrite {
                 insert(ctx, target, key, value)?;
             }
             continue;
         }
-        let is_list = kind(&value) == "slice";
         match (&value, &before) {
             (Value::Map(source), Some(Value::Map(target))) if !target.is_nil() => {
                 merge_maps(ctx, *target, *source, overwrite, depth.saturating_add(1))?;
@@ -70,4 +75,29 @@ fn merge_maps(
         }
     }
     Ok(())
+}
+
+/// Go's panics where an entry does not fit into a map of strings.
+fn check_string(
+    ctx: &Ctx,
+    of_source: MapType,
+    value: &Value,
+    before: Option<&Value>,
+    overwrite: bool,
+) -> Result<(), Failure> {
+    let has = before.is_some_and(|before| !empty(ctx, before));
+    let name = match (value, before) {
+        _ if of_source == MapType::Strings => return Ok(()),
+        (Value::Nil, _) if !overwrite => return Ok(()),
+        (Value::List(_) | Value::Bytes(_), Some(_)) => {
+            return Err(Failure::error("reflect: call of reflect.Value.IsNil on string Value"));
+        }
+        (Value::List(_) | Value::Bytes(_), None) => type_name(&ctx.heap, value),
+        (Value::Nil, _) => "interface {}",
+        _ if has && !overwrite => return Ok(()),
+        _ => "interface {}",
+    };
+    Err(Failure::error(format!(
+        "reflect.Value.SetMapIndex: value of type {name} is not assignable to type string"
+    )))
 }

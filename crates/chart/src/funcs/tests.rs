@@ -108,7 +108,7 @@ fn calls_equal_gos() {
         calls.iter().map(|(entry, args)| json!({ "func": entry.name, "args": args })).collect();
     let answers = oracle::ask(&oracle, &lines);
     assert_eq!(answers.len(), calls.len(), "the oracle has an answer for each call");
-    let mut compared = 0;
+    let (mut compared, mut refused) = (0, 0);
     let mut wrong = Vec::new();
     for ((entry, args), theirs) in calls.iter().zip(answers) {
         let mut ctx = Ctx::new(limits());
@@ -116,9 +116,19 @@ fn calls_equal_gos() {
             args.as_array().unwrap().iter().map(|arg| oracle::decode(&mut ctx, arg)).collect();
         let theirs_types = theirs["error"].as_str().is_some_and(|error| error.starts_with("TYPES "));
         let fit = all_fit(&ctx, entry, &values);
+        let has_raw = values.iter().any(|value| matches!(value, Value::Raw(_)));
+        if !fit && has_raw && !theirs_types {
+            // Strings that are not UTF-8 fit fewer functions than in Go.
+            continue;
+        }
         let ours = if fit {
             match (entry.function)(&mut ctx, &values) {
                 Ok(value) => json!({ "value": oracle::encode(&ctx, &value) }),
+                // What only this renderer refuses: keys that are not UTF-8, and few regular expressions.
+                Err(Failure::Error(message)) if message.starts_with("this renderer ") => {
+                    refused += 1;
+                    continue;
+                }
                 Err(Failure::Error(message)) => json!({ "error": &*message }),
                 Err(limit @ Failure::Limit { .. }) => {
                     wrong.push(format!("{} {args}: {limit}", entry.name));
@@ -138,6 +148,6 @@ fn calls_equal_gos() {
     for wrong in &shown {
         eprintln!("{wrong}");
     }
-    eprintln!("{compared} calls compared, {} differ", wrong.len());
+    eprintln!("{compared} calls compared, {} differ, {refused} refused", wrong.len());
     assert!(wrong.is_empty(), "{} of {compared} calls differ", wrong.len());
 }
