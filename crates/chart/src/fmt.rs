@@ -1,5 +1,6 @@
 //! Go's `fmt` for [`Value`].
 
+mod format;
 mod number;
 mod print;
 mod quote;

@@ -130,7 +130,7 @@ fn floats_print_as_gos() {
         assert_eq!(display(&mut ctx, &Value::Float(value)).unwrap(), wanted);
     }
     let printed = sprintf(&mut ctx, b"%d|%s|%v|%!|%z", &[Value::str("hi"), Value::Nil, Value::Float(1e6)]);
-    assert_eq!(printed.unwrap(), b"%!d(string=hi)|%!s(<nil>)|1e+06|%!|(MISSING)%!z(MISSING)");
+    assert_eq!(printed.unwrap(), b"%!d(string=hi)|%!s(<nil>)|1e+06|%!!(MISSING)|%!z(MISSING)");
 }
 
 #[test]
