@@ -1,5 +1,6 @@
 //! Go's `fmt` for [`Value`].
 
+mod format;
 mod number;
 mod print;
 mod quote;
@@ -7,7 +8,7 @@ mod quote;
 use crate::Failure;
 use crate::value::{Ctx, Heap, Value};
 
-pub(crate) use number::{float, parse_float, parse_int};
+pub(crate) use number::{NumberError, float, parse_float, parse_int};
 pub(crate) use quote::{is_printable, quote};
 
 /// What `fmt.Sprint` prints of one value, which is what `{{ value }}` prints. Nil is `<nil>`.

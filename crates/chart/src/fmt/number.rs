@@ -136,7 +136,7 @@ pub(crate) enum NumberError {
     Range,
 }
 
-/// `strconv.ParseFloat`, without the hexadecimal form, which is told as wrong syntax.
+/// `strconv.ParseFloat`.
 pub(crate) fn parse_float(text: &str) -> Result<f64, NumberError> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let special = unsigned.to_ascii_lowercase();
@@ -146,12 +146,58 @@ pub(crate) fn parse_float(text: &str) -> Result<f64, NumberError> {
     if text.eq_ignore_ascii_case("nan") {
         return Ok(f64::NAN);
     }
-    let starts_well = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-    if !starts_well || !text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) {
-        return Err(NumberError::Syntax);
+    if text.contains('_') {
+        if !underscores_fit(unsigned) {
+            return Err(NumberError::Syntax);
+        }
+        return parse_float(&text.replace('_', ""));
     }
-    let value: f64 = text.parse().map_err(|_| NumberError::Syntax)?;
+    let value = if let Some(digits) = special.strip_prefix("0x") {
+        let magnitude = hexadecimal_float(digits).ok_or(NumberError::Syntax)?;
+        if text.starts_with('-') { -magnitude } else { magnitude }
+    } else {
+        let starts_well = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+        if !starts_well || !unsigned.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b)) {
+            return Err(NumberError::Syntax);
+        }
+        text.parse().map_err(|_| NumberError::Syntax)?
+    };
     if value.is_infinite() { Err(NumberError::Range) } else { Ok(value) }
+}
+
+/// What follows `0x`, in small letters: digits, a point among them, and an exponent of two.
+#[expect(clippy::cast_precision_loss, reason = "rounds as wanted")]
+fn hexadecimal_float(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once('p')?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let exponent: i32 = exponent.parse().unwrap_or(if exponent.starts_with('-') { -9_999 } else { 9_999 });
+    let mut exponent = exponent.clamp(-9_999, 9_999);
+    let mut value = 0_u64;
+    for (position, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        if value < 1 << 58 {
+            value = (value << 4) | digit;
+            exponent = exponent.saturating_sub(if position >= whole.len() { 4 } else { 0 });
+        } else {
+            // Digits that no longer count, but for rounding.
+            value |= u64::from(digit != 0);
+            exponent = exponent.saturating_add(if position >= whole.len() { 0 } else { 4 });
+        }
+    }
+    let mut number = value as f64;
+    for _ in 0..40 {
+        let part = exponent.clamp(-500, 500);
+        number *= 2_f64.powi(part);
+        exponent -= part;
+    }
+    Some(number)
 }
 
 /// `strconv.ParseInt` to 64 bits, where base 0 goes by the prefix and allows underscores.
