@@ -148,8 +148,7 @@ impl<'t> State<'t, '_> {
             Term::Dot => dot.clone(),
             Term::Nil => {
                 return match param {
-                    None => Ok(Slot::Invalid),
-                    Some(Type::Any) => Ok(Slot::Invalid),
+                    None | Some(Type::Any) => Ok(Slot::Invalid),
                     Some(param) if can_be_nil(param) => Ok(Slot::result(zero(param))),
                     Some(param) => Err(self.error(format!("cannot assign nil to {}", param_name(param)))),
                 };

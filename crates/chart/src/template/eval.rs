@@ -9,7 +9,7 @@ use super::node::{At, Command, Operand, Pipe, Term};
 use super::number::Number;
 use super::slot::Slot;
 use crate::Failure;
-use crate::value::{MapType, Type, Value};
+use crate::value::{MapType, Value};
 
 impl<'t> State<'t, '_> {
     /// The value of a pipeline. Variables that it declares stay until the caller drops them.

@@ -57,12 +57,12 @@ const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
 #[expect(clippy::cast_possible_truncation, reason = "checked to be exact")]
 fn exact_int(float: f64) -> Option<i64> {
-    (float.trunc() == float && (-TWO_TO_63..TWO_TO_63).contains(&float)).then_some(float as i64)
+    (float.fract() == 0.0 && (-TWO_TO_63..TWO_TO_63).contains(&float)).then_some(float as i64)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be exact")]
 fn exact_uint(float: f64) -> Option<u64> {
-    (float.trunc() == float && (0.0..2.0 * TWO_TO_63).contains(&float)).then_some(float as u64)
+    (float.fract() == 0.0 && (0.0..2.0 * TWO_TO_63).contains(&float)).then_some(float as u64)
 }
 
 /// `strconv.ParseUint(text, 0, 64)`.

@@ -1,137 +1,8 @@
-//! Random templates and data, the same for the same seed.
+//! Random templates, the same for the same seed.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::rc::Rc;
 
-use crate::value::{Ctx, Element, List, MapType, Value};
-
-/// SplitMix64.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(end.max(1)).unwrap()).unwrap()
-    }
-
-    /// True once in so many times.
-    pub(super) fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    pub(super) fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.below(choices.len())]
-    }
-}
-
-const KEYS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "gé"];
-
-/// A map of data, and its JSON for the oracle.
-pub(super) fn data(random: &mut Random, ctx: &mut Ctx) -> (Value, String) {
-    if random.one_in(60) {
-        return value(random, ctx, 0);
-    }
-    map(random, ctx, 3, MapType::Any)
-}
-
-fn map(random: &mut Random, ctx: &mut Ctx, depth: usize, kind: MapType) -> (Value, String) {
-    let mut entries = BTreeMap::new();
-    let mut json = Vec::new();
-    for key in KEYS {
-        if random.one_in(3) {
-            continue;
-        }
-        let (value, text) = if kind == MapType::Strings { string(random) } else { value(random, ctx, depth) };
-        entries.insert(Rc::from(key), value);
-        json.push(format!("{}:{text}", super::oracle::json_string(key)));
-    }
-    let json = format!("{{{}}}", json.join(","));
-    let json = match kind {
-        MapType::Any => json,
-        MapType::Values => format!("{{\"$values\":{json}}}"),
-        MapType::Strings => format!("{{\"$strings\":{json}}}"),
-    };
-    (Value::Map(ctx.map(kind, entries).unwrap()), json)
-}
-
-fn string(random: &mut Random) -> (Value, String) {
-    let text = random.pick(&[
-        "",
-        "x",
-        "hello",
-        "a b",
-        "d0",
-        "t1",
-        "<no value>",
-        "{{ .a }}",
-        "{{ include \"d1\" . }}",
-        "{{ .b.c",
-        "%d é\n",
-        "7",
-    ]);
-    (Value::str(text), super::oracle::json_string(text))
-}
-
-fn value(random: &mut Random, ctx: &mut Ctx, depth: usize) -> (Value, String) {
-    let choice = if depth == 0 { random.below(9) } else { random.below(18) };
-    match choice {
-        0 => (Value::Nil, "null".to_owned()),
-        1 => (Value::Bool(true), "true".to_owned()),
-        2 => (Value::Bool(false), "false".to_owned()),
-        3 => {
-            let number = [0.0, 1.0, -2.5, 3e21, 1e-7, 1_000_000.0][random.below(6)];
-            (Value::Float(number), format!("{number:e}"))
-        }
-        4 => {
-            let number = [0, 3, -1, 42][random.below(4)];
-            (Value::Int(number), format!("{{\"$int\":{number}}}"))
-        }
-        5 => {
-            let number = [0, 2, -7][random.below(3)];
-            (Value::Int64(number), format!("{{\"$int64\":{number}}}"))
-        }
-        6..9 => string(random),
-        9 => {
-            let items: Vec<_> = (0..random.below(3)).map(|_| string(random)).collect();
-            let json: Vec<_> = items.iter().map(|(_, json)| json.as_str()).collect();
-            let json = format!("{{\"$strs\":[{}]}}", json.join(","));
-            let items = items.into_iter().map(|(value, _)| value).collect();
-            (Value::List(List { items, element: Element::Str }), json)
-        }
-        10 => {
-            let json = ["[]", "[4]", "[0,5]"][random.below(3)];
-            let items = match json {
-                "[]" => vec![],
-                "[4]" => vec![Value::Int(4)],
-                _ => vec![Value::Int(0), Value::Int(5)],
-            };
-            let list = List { items: items.into(), element: Element::Int };
-            (Value::List(list), format!("{{\"$ints\":{json}}}"))
-        }
-        11 => map(random, ctx, 0, MapType::Strings),
-        12 => {
-            let text = random.pick(&["", "ab"]);
-            (Value::Bytes(text.as_bytes().into()), format!("{{\"$bytes\":\"{text}\"}}"))
-        }
-        13 => map(random, ctx, depth - 1, MapType::Values),
-        14 | 15 => map(random, ctx, depth - 1, MapType::Any),
-        _ => {
-            let items: Vec<_> = (0..random.below(4)).map(|_| value(random, ctx, depth - 1)).collect();
-            let json: Vec<_> = items.iter().map(|(_, json)| json.as_str()).collect();
-            let json = format!("[{}]", json.join(","));
-            (Value::list(items.into_iter().map(|(value, _)| value).collect()), json)
-        }
-    }
-}
+use super::data::{KEYS, Random};
 
 /// What a template may be made of.
 pub(super) struct Templates<'r> {
@@ -143,16 +14,21 @@ pub(super) struct Templates<'r> {
     position: usize,
     /// Templates from this number on may be called, so that calls end.
     callable: usize,
+    /// The templates that there are, and their numbers.
+    known: &'r mut Vec<(usize, String)>,
+    /// Whether dot is likely to have fields.
+    dot_is_map: bool,
     text: String,
 }
 
 /// Files, of which the first is to be executed.
 pub(super) fn sources(random: &mut Random) -> Vec<(String, String)> {
-    let rarely = [5, 30, 200, 1000][random.below(4)];
+    let rarely = [5, 30, 300, 1000, 3000][random.below(5)];
     let count = 1 + random.below(3);
     let broken = if random.one_in(4) { random.below(count) } else { count };
-    let mut sources = Vec::new();
-    for position in 0..count {
+    let (mut sources, mut known) = (Vec::new(), Vec::new());
+    // The last first, as those before it call it.
+    for position in (0..count).rev() {
         let mut templates = Templates {
             random: &mut *random,
             rarely,
@@ -160,6 +36,8 @@ pub(super) fn sources(random: &mut Random) -> Vec<(String, String)> {
             in_range: false,
             position,
             callable: 10 * (position + 1),
+            known: &mut known,
+            dot_is_map: true,
             text: String::new(),
         };
         templates.file();
@@ -167,7 +45,9 @@ pub(super) fn sources(random: &mut Random) -> Vec<(String, String)> {
         if position == broken {
             text = break_somewhere(random, &text);
         }
-        sources.push((format!("t{position}"), text));
+        let name = format!("t{position}");
+        known.push((10 * position + 9, name.clone()));
+        sources.insert(0, (name, text));
     }
     sources
 }
@@ -182,41 +62,7 @@ fn break_somewhere(random: &mut Random, text: &str) -> String {
                 chars.remove(at);
             }
             1 => {
-                let token = random.pick(&[
-                    "{{",
-                    "}}",
-                    "{{-",
-                    "-}}",
-                    "{{end}}",
-                    "{{else}}",
-                    "{{/*",
-                    "*/",
-                    "\"",
-                    "`",
-                    "'",
-                    "(",
-                    ")",
-                    "|",
-                    ".",
-                    "$",
-                    ",",
-                    ":=",
-                    "=",
-                    "-",
-                    "\n",
-                    " ",
-                    "@",
-                    "é",
-                    "\u{1}",
-                    "0x",
-                    "1_",
-                    "if",
-                    "nil",
-                    "$x",
-                    "{{break}}",
-                    "#",
-                    "世",
-                ]);
+                let token = random.word("{{¦}}¦{{-¦-}}¦{{end}}¦{{else}}¦{{/*¦*/¦\"¦`¦'¦(¦)¦|¦.¦$¦,¦:=¦=¦-¦\n¦ ¦@¦é¦\u{1}¦0x¦1_¦if¦nil¦$x¦{{break}}¦#¦世");
                 chars.splice(at..at, token.chars());
             }
             2 => {
@@ -239,17 +85,34 @@ impl Templates<'_> {
         self.random.one_in(self.rarely)
     }
 
+    /// Whether templates should succeed, which they seldom do by chance.
+    fn calm(&self) -> bool {
+        self.rarely >= 300
+    }
+
+    /// A list for which dot is something else.
+    fn list_of(&mut self, dot_is_map: bool, depth: usize) {
+        let outer = std::mem::replace(&mut self.dot_is_map, dot_is_map);
+        self.list(depth);
+        self.dot_is_map = outer;
+    }
+
+    fn key(&mut self) {
+        let key = KEYS[self.random.below(KEYS.len())];
+        let _ = write!(self.text, ".{key}");
+    }
+
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
     fn open(&mut self) {
-        let delim = self.random.pick(&["{{", "{{ ", "{{- ", "{{-\n", "{{  "]);
+        let delim = self.random.word("{{¦{{ ¦{{- ¦{{-\n¦{{  ");
         self.push(delim);
     }
 
     fn close(&mut self) {
-        let delim = self.random.pick(&["}}", " }}", " -}}", "\n-}}", "\t}}"]);
+        let delim = self.random.word("}}¦ }}¦ -}}¦\n-}}¦\t}}");
         self.push(delim);
     }
 
@@ -262,7 +125,7 @@ impl Templates<'_> {
 
     fn file(&mut self) {
         let position = self.position;
-        for define in 0..self.random.below(3) {
+        for define in (0..self.random.below(3)).rev() {
             let number = 10 * (position + 1) + define;
             let outer = std::mem::replace(&mut self.variables, vec!["$".to_owned()]);
             self.callable = number + 1;
@@ -273,7 +136,8 @@ impl Templates<'_> {
             self.list(2);
             self.word("end");
             self.variables = outer;
-            let between = self.random.pick(&["", "\n", " x "]);
+            self.known.push((number, format!("d{number}")));
+            let between = self.random.word("¦\n¦ x ");
             self.push(between);
         }
         self.callable = 10 * (position + 1);
@@ -291,7 +155,7 @@ impl Templates<'_> {
     fn node(&mut self, depth: usize) {
         match self.random.below(if depth == 0 { 9 } else { 17 }) {
             0..3 => {
-                let text = self.random.pick(&[" ", "\n", "x", "a: b\n", "  - ", "é\t", "{ }", "}}"]);
+                let text = self.random.word(" ¦\n¦x¦a: b\n¦  - ¦é\t¦{ }¦}}");
                 self.push(text);
             }
             3..6 => {
@@ -301,7 +165,7 @@ impl Templates<'_> {
             }
             6 => self.declaration(),
             7 => {
-                let comment = self.random.pick(&["{{/* c */}}", "{{- /* c\n */ -}}", "{{/**/ -}}"]);
+                let comment = self.random.word("{{/* c */}}¦{{- /* c\n */ -}}¦{{/**/ -}}");
                 self.push(comment);
             }
             8 => self.leave_or_call(),
@@ -329,14 +193,17 @@ impl Templates<'_> {
 
     fn leave_or_call(&mut self) {
         if (self.in_range || self.wrong()) && self.random.one_in(2) {
-            let word = self.random.pick(&["break", "continue"]);
+            let word = self.random.word("break¦continue");
             self.word(word);
             return;
         }
+        let Some(name) = self.template_name() else { return self.push("none") };
         self.open();
-        let name = self.template_name();
         let _ = write!(self.text, "template {name}");
-        if !self.random.one_in(4) {
+        if self.calm() && !self.wrong() {
+            let data = self.random.word(" $¦ (dict \"a\" . \"b\" $.b)¦ (dict)");
+            self.push(data);
+        } else if !self.random.one_in(4) {
             self.push(" ");
             self.pipeline(1);
         }
@@ -344,16 +211,13 @@ impl Templates<'_> {
     }
 
     /// The name of a template that may be called here, quoted.
-    fn template_name(&mut self) -> String {
-        let number = self.callable + self.random.below(40usize.saturating_sub(self.callable).max(1));
-        match self.random.below(3) {
-            0 => {
-                let file = (self.callable / 10).max(1);
-                format!("\"t{}\"", file + self.random.below(2))
-            }
-            1 => format!("`d{}`", number.next_multiple_of(10)),
-            _ => format!("\"d{number}\""),
+    fn template_name(&mut self) -> Option<String> {
+        if self.wrong() {
+            return Some("\"nosuch\"".to_owned());
         }
+        let names: Vec<_> = self.known.iter().filter(|(number, _)| *number >= self.callable).collect();
+        let (_, name) = names.get(self.random.below(names.len()))?;
+        Some(if self.random.one_in(2) { format!("\"{name}\"") } else { format!("`{name}`") })
     }
 
     fn branch(&mut self, word: &str, depth: usize) {
@@ -370,14 +234,15 @@ impl Templates<'_> {
         self.pipeline(2);
         self.variables.extend(declared);
         self.close();
-        self.list(depth - 1);
+        let dot_is_map = self.dot_is_map && word != "with";
+        self.list_of(dot_is_map, depth - 1);
         while self.random.one_in(4) {
             self.open();
             let word = if self.wrong() { "if" } else { word };
             let _ = write!(self.text, "else {word} ");
             self.pipeline(2);
             self.close();
-            self.list(depth - 1);
+            self.list_of(dot_is_map, depth - 1);
         }
         if self.random.one_in(2) {
             self.word("else");
@@ -401,27 +266,21 @@ impl Templates<'_> {
             self.push(&declared.join(", "));
             self.push(if declared.is_empty() { "" } else { " = " });
         } else if !declared.is_empty() {
-            let comma = self.random.pick(&[", ", ",", " , "]);
+            let comma = self.random.word(", ¦,¦ , ");
             self.push(&declared.join(comma));
             self.push(" := ");
         }
-        if self.random.one_in(2) {
-            let collection = self.random.pick(&[
-                "list 1 .a nil",
-                "dict \"x\" .b \"y\" 2",
-                ".",
-                "$",
-                "3",
-                "list",
-                "(list .c 2)",
-            ]);
+        if self.random.one_in(2) || self.calm() && !self.wrong() {
+            let collection = self
+                .random
+                .word("list 1 $.a nil¦dict \"x\" $.b \"y\" 2¦$¦3¦list¦(list $.c 2)¦list $ $ | default 3");
             self.push(collection);
         } else {
             self.pipeline(1);
         }
         self.close();
         self.variables.extend(declared);
-        self.list(depth - 1);
+        self.list_of(false, depth - 1);
         self.in_range = outer;
         if self.random.one_in(3) {
             self.word("else");
@@ -435,11 +294,15 @@ impl Templates<'_> {
         self.open();
         let number = 10 * self.position + self.random.below(5);
         let _ = write!(self.text, "block \"b{number}\" ");
-        self.pipeline(1);
+        if self.calm() {
+            self.push("$");
+        } else {
+            self.pipeline(1);
+        }
         self.close();
         let outer = std::mem::replace(&mut self.variables, vec!["$".to_owned()]);
         let in_range = std::mem::replace(&mut self.in_range, false);
-        self.list(depth - 1);
+        self.list_of(true, depth - 1);
         self.in_range = in_range;
         self.variables = outer;
         self.word("end");
@@ -455,9 +318,10 @@ impl Templates<'_> {
     fn pipeline(&mut self, depth: usize) {
         self.command(depth);
         while self.random.one_in(5) {
-            let pipe = self.random.pick(&[" | ", "|", " |"]);
+            let pipe = self.random.word(" | ¦|¦ |");
             self.push(pipe);
             let (function, args) = self.function();
+            let (function, args) = if args == 0 && !self.wrong() { ("id", 1) } else { (function, args) };
             self.push(function);
             for _ in 1..args {
                 self.push(" ");
@@ -514,17 +378,23 @@ impl Templates<'_> {
             }
             return;
         }
-        if self.random.one_in(8) {
-            let name = self.template_name();
+        if self.random.one_in(8)
+            && (!self.calm() || self.known.iter().any(|(number, _)| *number >= self.callable))
+        {
+            let name = self.template_name().unwrap_or_else(|| "\"nosuch\"".to_owned());
             let _ = write!(self.text, "include {name} ");
-            self.operand(depth);
+            if self.calm() {
+                self.push("$");
+            } else {
+                self.operand(depth);
+            }
             return;
         }
         let (function, args) = self.function();
         self.push(function);
         match function {
             "str" | "cat" | "two" | "fail" if self.random.one_in(2) => {
-                let text = self.random.pick(&[" \"x\"", " `y\r\n`", " \"a\\tb\\u00e9\"", " .a"]);
+                let text = self.random.word(" \"x\"¦ `y\r\n`¦ \"a\\tb\\u00e9\"¦ .a");
                 self.push(text);
             }
             "num" | "big" | "flt" if self.random.one_in(2) => {
@@ -536,14 +406,7 @@ impl Templates<'_> {
                 self.push(if function == "keys" { " (dict 1 2)" } else { " (list 1)" });
             }
             "tpl" if self.random.one_in(2) => {
-                let text = self.random.pick(&[
-                    " \"{{ .a }}x\"",
-                    " `{{define \"q\"}}{{ . }}{{end}}{{ include \"q\" .b }}`",
-                    " \" \"",
-                    " `{{ tpl \"{{ .c.d.e }}\" . }}`",
-                    " \"{{ if }}\"",
-                    " `{{ include \"nope\" . }}` ",
-                ]);
+                let text = self.random.word(" \"{{ .a }}x\"¦ `{{define \"q\"}}{{ . }}{{end}}{{ include \"q\" .b }}`¦ \" \"¦ `{{ tpl \"{{ .c.d.e }}\" . }}`¦ \"{{ if }}\"¦ `{{ include \"nope\" . }}` ");
                 self.push(text);
                 self.push(" .");
             }
@@ -557,79 +420,30 @@ impl Templates<'_> {
     }
 
     fn number(&mut self) -> &'static str {
-        self.random.pick(&[
-            "0",
-            "1",
-            "-1",
-            "+3",
-            "42",
-            "017",
-            "0o17",
-            "0b101",
-            "0x1F",
-            "1_000",
-            "1.5",
-            "-2.50",
-            "1e3",
-            "1E-2",
-            ".5",
-            "0x1p4",
-            "0x1.8p1",
-            "'a'",
-            "'\\n'",
-            "'é'",
-            "'\\x41'",
-            "9223372036854775807",
-            "9223372036854775808",
-            "-9223372036854775808",
-            "1e20",
-            "0x_1",
-            "08",
-            "099",
-            "1__0",
-            "1_",
-            "99999999999999999999",
-            "-0",
-            "-0x1e",
-            "0x1e",
-            "3.0",
-            "1e400",
-            "''",
-            "'ab'",
-            "0x",
-            "0b2",
-            "1.2.3",
-        ])
+        self.random.word("0¦1¦-1¦+3¦42¦017¦0o17¦0b101¦0x1F¦1_000¦1.5¦-2.50¦1e3¦1E-2¦.5¦0x1p4¦0x1.8p1¦'a'¦'\\n'¦'é'¦'\\x41'¦9223372036854775807¦9223372036854775808¦-9223372036854775808¦1e20¦0x_1¦08¦099¦1__0¦1_¦99999999999999999999¦-0¦-0x1e¦0x1e¦3.0¦1e400¦''¦'ab'¦0x¦0b2¦1.2.3")
     }
 
     fn operand(&mut self, depth: usize) {
         match self.random.below(if depth == 0 { 10 } else { 14 }) {
             0..4 => {
-                for _ in 0..=self.random.below(if self.rarely > 100 { 1 } else { 3 }) {
-                    let key = KEYS[self.random.below(KEYS.len())];
-                    let _ = write!(self.text, ".{key}");
+                if self.calm() && !self.dot_is_map {
+                    self.push("$");
+                }
+                let more = self.random.below(if self.calm() { 1 } else { 3 });
+                for _ in 0..=more {
+                    self.key();
                 }
             }
             4 => self.push("."),
             5 => {
                 let variable = self.variable();
                 self.push(&variable);
-                if self.random.one_in(3) {
-                    let key = KEYS[self.random.below(KEYS.len())];
-                    let _ = write!(self.text, ".{key}");
+                if self.random.one_in(3) && (variable == "$" || !self.calm()) {
+                    self.key();
                 }
             }
             6 => {
-                let literal = self.random.pick(&[
-                    "\"x\"",
-                    "`r`",
-                    "true",
-                    "false",
-                    "\"q\\\"\\\\\"",
-                    "\"\"",
-                    "\"{{\"",
-                    "\"\\q\"",
-                ]);
+                let literal = self.random.word("\"x\"¦`r`¦true¦false¦\"q\\\"\\\\\"¦\"\"¦\"{{\"¦\"\\q\"");
                 let literal = if literal.ends_with("q\"") && !self.wrong() { "\"z\"" } else { literal };
                 self.push(literal);
             }
@@ -643,17 +457,15 @@ impl Templates<'_> {
                 self.push(if sure { "$" } else { "nil" });
             }
             9 => {
-                let word =
-                    self.random.pick(&["nothing", "list", "dict", "cat", "nothing.a", "dict.a", "$.a"]);
+                let word = self.random.word("nothing¦list¦dict¦cat¦nothing.a¦dict.a¦$.a");
                 self.push(word);
             }
             _ => {
                 self.push("(");
                 self.pipeline(depth - 1);
                 self.push(")");
-                if self.random.one_in(4) {
-                    let key = KEYS[self.random.below(KEYS.len())];
-                    let _ = write!(self.text, ".{key}");
+                if self.random.one_in(if self.calm() { 40 } else { 4 }) {
+                    self.key();
                 }
             }
         }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
+use super::data::{Random, data};
 use super::functions::{context, on_stack};
-use super::generator::{Random, data, sources};
+use super::generator::sources;
 use crate::Failure;
 use crate::template::{Set, execute};
 use crate::value::{Ctx, Value};
