@@ -28,7 +28,7 @@ mod style;
 mod syntax;
 mod tag;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod time;
 
 pub(crate) use data::{Data, Key, decode};
