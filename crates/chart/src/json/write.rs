@@ -85,9 +85,7 @@ impl Writer<'_> {
         let map = self.ctx.heap.map(handle);
         if self.open.contains(&handle) {
             let kind = type_name(map.kind);
-            return Err(Failure::error(format!(
-                "json: unsupported value: encountered a cycle via {kind}"
-            )));
+            return Err(Failure::error(format!("json: unsupported value: encountered a cycle via {kind}")));
         }
         let entries: Vec<(Rc<str>, Value)> =
             map.entries.iter().map(|(key, value)| (key.clone(), value.clone())).collect();

@@ -173,12 +173,7 @@ impl Decoder<'_> {
     }
 
     /// Decodes the entries of a mapping into a map.
-    fn mapping(
-        &mut self,
-        id: usize,
-        map: &mut BTreeMap<Key, Data>,
-        depth: u32,
-    ) -> Result<(), Failure> {
+    fn mapping(&mut self, id: usize, map: &mut BTreeMap<Key, Data>, depth: u32) -> Result<(), Failure> {
         let nodes = self.nodes;
         let Some(Content::Mapping(entries)) = nodes.get(id).map(|node| &node.content) else {
             return Ok(());
@@ -238,12 +233,7 @@ impl Decoder<'_> {
     }
 
     /// Adds what `<<` stands for, which takes precedence over the entries before it.
-    fn merge(
-        &mut self,
-        id: usize,
-        map: &mut BTreeMap<Key, Data>,
-        depth: u32,
-    ) -> Result<(), Failure> {
+    fn merge(&mut self, id: usize, map: &mut BTreeMap<Key, Data>, depth: u32) -> Result<(), Failure> {
         let nodes = self.nodes;
         match nodes.get(id).map(|node| &node.content) {
             Some(Content::Sequence(items)) => {
@@ -256,12 +246,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn merge_one(
-        &mut self,
-        id: usize,
-        map: &mut BTreeMap<Key, Data>,
-        depth: u32,
-    ) -> Result<(), Failure> {
+    fn merge_one(&mut self, id: usize, map: &mut BTreeMap<Key, Data>, depth: u32) -> Result<(), Failure> {
         self.ctx.depth(depth)?;
         let nodes = self.nodes;
         let content = |id: usize| nodes.get(id).map(|node| &node.content);
@@ -270,9 +255,7 @@ impl Decoder<'_> {
                 self.count_node()?;
                 self.mapping(id, map, depth)
             }
-            Some(Content::Alias(name, target))
-                if matches!(content(*target), Some(Content::Mapping(_))) =>
-            {
+            Some(Content::Alias(name, target)) if matches!(content(*target), Some(Content::Mapping(_))) => {
                 self.count_node()?;
                 self.enter(id, name)?;
                 self.count_node()?;

@@ -50,8 +50,7 @@ struct Emitter<'a> {
 /// Writes a document.
 pub(super) fn emit(ctx: &mut Ctx, data: &Data) -> Result<String, Failure> {
     let out = Vec::new();
-    let mut emitter =
-        Emitter { ctx, out, column: 0, indent: None, whitespace: true, indention: true };
+    let mut emitter = Emitter { ctx, out, column: 0, indent: None, whitespace: true, indention: true };
     emitter.node(data, Place::Root, 0)?;
     emitter.write_indent();
     let out = emitter.out;
@@ -285,11 +284,7 @@ impl Emitter<'_> {
         let mut at = 0;
         while at < text.0.len() {
             let byte = text.byte(at);
-            if escapes_all
-                || !text.is_printable(at)
-                || text.is_break(at)
-                || matches!(byte, b'"' | b'\\')
-            {
+            if escapes_all || !text.is_printable(at) || text.is_break(at) || matches!(byte, b'"' | b'\\') {
                 self.write_escape(text.character(at));
                 at += text.character(at).len().max(1);
                 spaces = false;

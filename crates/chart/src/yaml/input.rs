@@ -240,9 +240,7 @@ impl<'a> Input<'a> {
 
     /// Whether `---` or `...` begins the line.
     pub(super) fn is_document_mark(&self) -> bool {
-        self.mark.column == 0
-            && (self.starts(b"---") || self.starts(b"..."))
-            && self.is_space_or_end(3)
+        self.mark.column == 0 && (self.starts(b"---") || self.starts(b"...")) && self.is_space_or_end(3)
     }
 
     pub(super) fn starts(&self, with: &[u8]) -> bool {

@@ -20,11 +20,9 @@ pub(super) fn resolve(tag: Tag, text: &std::rc::Rc<str>) -> Result<Data, Failure
         (Tag::None, data) => Ok(data),
         (Tag::Float, Data::Int(int)) => Ok(Data::Float(int_to_float(int))),
         (tag, data) if tag == found => Ok(data),
-        (tag, _) => Err(Failure::error(format!(
-            "yaml: cannot decode {} `{text}` as a {}",
-            short(found),
-            short(tag)
-        ))),
+        (tag, _) => {
+            Err(Failure::error(format!("yaml: cannot decode {} `{text}` as a {}", short(found), short(tag))))
+        }
     }
 }
 

@@ -66,9 +66,7 @@ impl Scanner<'_> {
                 if self.input.is_blank(0) {
                     let indenting = new_line && column(self.input.mark) < indent;
                     if indenting && self.input.byte(0) == b'\t' {
-                        return Err(self
-                            .input
-                            .error("found a tab character that violates indentation"));
+                        return Err(self.input.error("found a tab character that violates indentation"));
                     }
                 }
                 self.scan_space(&mut blanks, &mut breaks, &mut new_line)?;
@@ -309,9 +307,7 @@ impl Scanner<'_> {
             }
             deepest = deepest.max(column(self.input.mark));
             if within(column(self.input.mark)) && self.input.byte(0) == b'\t' {
-                return Err(self
-                    .input
-                    .error("found a tab character where an indentation space is expected"));
+                return Err(self.input.error("found a tab character where an indentation space is expected"));
             }
             if !self.input.is_break(0) {
                 break;

@@ -212,8 +212,8 @@ impl<'a> Scanner<'a> {
         match first {
             b'-' => !self.input.is_blank(1),
             b'?' | b':' => self.flow_level == 0 && !self.input.is_space_or_end(1),
-            b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\''
-            | b'"' | b'%' | b'@' | b'`' => false,
+            b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"'
+            | b'%' | b'@' | b'`' => false,
             _ => !self.input.is_space_or_end(0),
         }
     }
@@ -332,12 +332,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Begins a block collection if this column is further in than the one it is in.
-    fn roll_indent(
-        &mut self,
-        mark: Mark,
-        number: Option<usize>,
-        kind: Kind,
-    ) -> Result<(), Failure> {
+    fn roll_indent(&mut self, mark: Mark, number: Option<usize>, kind: Kind) -> Result<(), Failure> {
         if self.flow_level > 0 || self.indent >= column(mark) {
             return Ok(());
         }
@@ -406,9 +401,7 @@ impl<'a> Scanner<'a> {
     fn fetch_block_entry(&mut self) -> Result<(), Failure> {
         if self.flow_level == 0 {
             if !self.key_allowed {
-                return Err(self
-                    .input
-                    .error("block sequence entries are not allowed in this context"));
+                return Err(self.input.error("block sequence entries are not allowed in this context"));
             }
             self.roll_indent(self.input.mark, None, Kind::BlockSequenceStart)?;
         }

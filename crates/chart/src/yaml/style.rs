@@ -88,8 +88,8 @@ pub(super) fn analyze(text: Text) -> Analysis {
         let before_blank = next >= text.0.len() || matches!(text.byte(next), b' ' | b'\t');
         indicators |= match text.byte(at) {
             b'#' => at == 0 || after_blank,
-            b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"'
-            | b'%' | b'@' | b'`' => at == 0,
+            b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"' | b'%'
+            | b'@' | b'`' => at == 0,
             b'?' | b'-' => at == 0 && before_blank,
             b':' => before_blank,
             _ => false,
@@ -119,9 +119,8 @@ pub(super) fn analyze(text: Text) -> Analysis {
 
 /// Whether the text is a number in base 60, which go-yaml quotes although it does not read it as one.
 pub(super) fn is_base_60(text: &[u8]) -> bool {
-    static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$").ok()
-    });
+    static NUMBER: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$").ok());
     if !matches!(text.first(), Some(b'+' | b'-' | b'0'..=b'9')) || !text.contains(&b':') {
         return false;
     }

@@ -12,12 +12,7 @@ use crate::Failure;
 use crate::value::Ctx;
 
 /// Appends a value. The outermost nil is printed without its type.
-pub(super) fn write(
-    ctx: &mut Ctx,
-    out: &mut String,
-    data: &Data,
-    depth: u32,
-) -> Result<(), Failure> {
+pub(super) fn write(ctx: &mut Ctx, out: &mut String, data: &Data, depth: u32) -> Result<(), Failure> {
     ctx.step(1)?;
     ctx.depth(depth)?;
     match data {
@@ -44,12 +39,7 @@ pub(super) fn write(
     Ok(())
 }
 
-fn write_map(
-    ctx: &mut Ctx,
-    out: &mut String,
-    map: &BTreeMap<Key, Data>,
-    depth: u32,
-) -> Result<(), Failure> {
+fn write_map(ctx: &mut Ctx, out: &mut String, map: &BTreeMap<Key, Data>, depth: u32) -> Result<(), Failure> {
     out.push_str("map[interface {}]interface {}{");
     for (at, (key, item)) in map.iter().enumerate() {
         if at > 0 {
@@ -127,8 +117,7 @@ pub(crate) fn escape(out: &mut String, character: char) {
 
 /// Go's `unicode.IsPrint`.
 fn is_print(character: char) -> bool {
-    static PRINT: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"^[\pL\pM\pN\pP\pS]$").ok());
+    static PRINT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\pL\pM\pN\pP\pS]$").ok());
     matches(PRINT.as_ref(), character)
 }
 

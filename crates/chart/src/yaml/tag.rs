@@ -82,8 +82,8 @@ impl Scanner<'_> {
         loop {
             match self.input.byte(0) {
                 b'%' => self.scan_uri_escapes(uri)?,
-                b';' | b'/' | b'?' | b':' | b'@' | b'&' | b'=' | b'+' | b'$' | b',' | b'.' | b'!'
-                | b'~' | b'*' | b'\'' | b'(' | b')' | b'[' | b']' => self.input.copy(uri),
+                b';' | b'/' | b'?' | b':' | b'@' | b'&' | b'=' | b'+' | b'$' | b',' | b'.' | b'!' | b'~'
+                | b'*' | b'\'' | b'(' | b')' | b'[' | b']' => self.input.copy(uri),
                 _ if self.input.is_word() => self.input.copy(uri),
                 _ => break,
             }

@@ -108,10 +108,7 @@ fn resolves_scalars_by_yaml_1_1() {
 
 #[test]
 fn makes_strings_of_keys() {
-    assert_eq!(
-        json_of("{y: 1, 1.5: 2, 0x10: 3, 1e100: 4}"),
-        r#"{".inf":4,"1.5":2,"16":3,"true":1}"#
-    );
+    assert_eq!(json_of("{y: 1, 1.5: 2, 0x10: 3, 1e100: 4}"), r#"{".inf":4,"1.5":2,"16":3,"true":1}"#);
 }
 
 #[test]
@@ -123,10 +120,7 @@ fn merges_maps_where_they_stand() {
 #[test]
 fn tells_what_is_wrong_and_where() {
     let cases = [
-        (
-            "a: b\nc: d\ne: f: g\n",
-            "yaml: line 3: mapping values are not allowed in this context",
-        ),
+        ("a: b\nc: d\ne: f: g\n", "yaml: line 3: mapping values are not allowed in this context"),
         (
             "a: {{ .Values.x }}\n",
             r#"yaml: invalid map key: map[interface {}]interface {}{".Values.x":interface {}(nil)}"#,

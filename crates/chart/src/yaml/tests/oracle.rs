@@ -44,11 +44,7 @@ fn program() -> &'static PathBuf {
 
 /// Asks for each text what an operation makes of it.
 pub(crate) fn ask(op: &str, texts: &[Vec<u8>]) -> Vec<Answer> {
-    let mut child = Command::new(program())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Command::new(program()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let questions: String = texts
         .iter()
@@ -67,14 +63,10 @@ pub(crate) fn ask(op: &str, texts: &[Vec<u8>]) -> Vec<Answer> {
 fn answer(ctx: &mut Ctx, line: &str) -> Answer {
     let Value::Map(map) = json::read(ctx, line).unwrap() else { return Answer::None };
     let text = |name: &str| match ctx.heap.get(map, name) {
-        Some(Value::Str(text)) => {
-            Some(String::from_utf8(base64::decode(text.as_bytes()).unwrap()).unwrap())
-        }
+        Some(Value::Str(text)) => Some(String::from_utf8(base64::decode(text.as_bytes()).unwrap()).unwrap()),
         _ => None,
     };
-    if ctx.heap.map(map).entries.contains_key("panic")
-        || ctx.heap.map(map).entries.contains_key("skip")
-    {
+    if ctx.heap.map(map).entries.contains_key("panic") || ctx.heap.map(map).entries.contains_key("skip") {
         return Answer::None;
     }
     text("err").map_or_else(|| Answer::Out(text("out").unwrap_or_default()), Answer::Err)
