@@ -685,10 +685,12 @@ impl Draw {
     }
 
     fn arg(&mut self, entry: &Entry, position: usize, wanted: Type) -> Json {
-        if self.one_in(40) {
+        let name = entry.name;
+        // Go would really make what these are asked for.
+        let monstrous = matches!(name, "repeat" | "indent" | "nindent" | "until" | "untilStep" | "seq");
+        if !monstrous && self.one_in(40) {
             return self.any(0);
         }
-        let name = entry.name;
         if let Some(pool) = Self::pool(name, position)
             && (wanted != Type::Any || !self.one_in(3))
             && !self.one_in(10)
@@ -701,11 +703,7 @@ impl Draw {
         }
         match wanted {
             Type::Bool => json!({ "t": "bool", "v": self.one_in(2) }),
-            Type::Int | Type::Int64 => {
-                let monstrous =
-                    matches!(name, "repeat" | "indent" | "nindent" | "until" | "untilStep" | "seq");
-                self.number(monstrous)
-            }
+            Type::Int | Type::Int64 => self.number(monstrous),
             Type::Float => json!({ "t": "float", "v": format!("{:x}", self.float().to_bits()) }),
             Type::Str | Type::Raw => {
                 if wanted == Type::Raw && self.one_in(12) {
