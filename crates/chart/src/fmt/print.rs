@@ -72,6 +72,7 @@ impl<'c> Printer<'c> {
                 }
                 return self.bad_verb(value, verb);
             }
+            (_, 'w') if !matches!(value, Value::Bytes(_)) => return self.bad_verb(value, verb),
             (Value::Bytes(bytes), _) => return self.bytes(bytes, verb, "[]byte"),
             _ => return self.value(value, verb, 0),
         }
@@ -254,7 +255,9 @@ impl<'c> Printer<'c> {
                     } else if !self.integer(u64::from(*byte), false, i64::from(*byte), verb) {
                         self.text("%!");
                         self.rune(verb);
-                        self.text(&format!("(uint8={byte})"));
+                        self.text("(uint8=");
+                        self.integer(u64::from(*byte), false, i64::from(*byte), 'v');
+                        self.text(")");
                     }
                 }
                 self.text(close);

@@ -203,8 +203,12 @@ fn chunk(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
     if !(0.0..1e18).contains(&count) {
         return Err(makeslice());
     }
-    let Ok(size) = usize::try_from(size) else {
-        return if count < 1.0 { args::slice(ctx, Vec::new(), Element::List) } else { Err(makeslice()) };
+    let size = match usize::try_from(size) {
+        Ok(size) => size,
+        Err(_) if count < 1.0 => return args::slice(ctx, Vec::new(), Element::List),
+        // The rest of the division has the sign of the length.
+        Err(_) if items.len() == 1 && size < -1 => 1,
+        Err(_) => return Err(makeslice()),
     };
     let mut chunks = Vec::new();
     for chunk in items.chunks(size.max(1)) {

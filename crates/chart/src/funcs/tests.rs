@@ -54,7 +54,8 @@ fn fits(ctx: &Ctx, value: &Value, wanted: Type) -> bool {
     match (wanted, value) {
         (Type::Any, _)
         | (Type::Bool, Value::Bool(_))
-        | (Type::Int | Type::Int64, Value::Int(_) | Value::Int64(_))
+        | (Type::Int, Value::Int(_))
+        | (Type::Int64, Value::Int64(_))
         | (Type::Float, Value::Float(_))
         | (Type::Str | Type::Raw, Value::Str(_))
         | (Type::Raw, Value::Raw(_))

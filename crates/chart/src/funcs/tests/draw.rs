@@ -536,9 +536,9 @@ impl Draw {
     }
 
     fn text(&mut self) -> String {
-        let mut text = (*self.pick(TEXTS)).to_owned();
+        let mut text = (*self.pick::<&str>(TEXTS)).to_owned();
         if self.one_in(4) {
-            text.push_str(self.pick(TEXTS));
+            text.push_str(self.pick::<&str>(TEXTS));
         }
         text
     }
@@ -601,14 +601,14 @@ impl Draw {
 
     fn number(&mut self, small: bool) -> Json {
         let number = if small { self.small() } else { self.int() };
-        let kind = if self.one_in(4) { "int64" } else { "int" };
+        let kind = if self.one_in(16) { "int64" } else { "int" };
         json!({ "t": kind, "v": number.to_string() })
     }
 
     fn map(&mut self, depth: usize) -> Json {
         let count = self.below(4);
         let entries = (0..count).map(|_| {
-            let key = (*self.pick(KEYS)).to_owned();
+            let key = (*self.pick::<&str>(KEYS)).to_owned();
             (key, self.any(depth + 1))
         });
         json!({ "t": "map", "v": Json::Object(entries.collect()) })
@@ -628,7 +628,7 @@ impl Draw {
             1 => json!({ "t": "bool", "v": self.one_in(2) }),
             2 => self.number(false),
             3 => json!({ "t": "float", "v": format!("{:x}", self.float().to_bits()) }),
-            4 if self.one_in(4) => raw(self.pick(&[b"\xff".as_slice(), b"a\x80b", b"\xe3\x81", b"ok\xc3"])),
+            4 if self.one_in(4) => raw(self.pick::<&[u8]>(&[b"\xff".as_slice(), b"a\x80b", b"\xe3\x81", b"ok\xc3"])),
             4..=6 => self.string(),
             7 | 8 => self.map(depth),
             9..=11 => self.list(depth),
@@ -695,9 +695,9 @@ impl Draw {
             && (wanted != Type::Any || !self.one_in(3))
             && !self.one_in(10)
         {
-            let mut text = (*self.pick(pool)).to_owned();
+            let mut text = (*self.pick::<&str>(pool)).to_owned();
             if name == "printf" && self.one_in(3) {
-                text.push_str(self.pick(pool));
+                text.push_str(self.pick::<&str>(pool));
             }
             return json!({ "t": "str", "v": text });
         }
@@ -723,7 +723,7 @@ impl Draw {
                     1 => json!({ "t": "float", "v": format!("{:x}", self.float().to_bits()) }),
                     _ => self.string(),
                 },
-                "dig" if position == 0 || self.one_in(2) => json!({ "t": "str", "v": self.pick(KEYS) }),
+                "dig" if position == 0 || self.one_in(2) => json!({ "t": "str", "v": self.pick::<&str>(KEYS) }),
                 "dig" => self.map(0),
                 "chunk" | "concat" | "first" | "last" | "rest" | "initial" | "reverse" | "uniq"
                 | "compact" | "without" | "slice" | "append" | "prepend"
@@ -736,7 +736,7 @@ impl Draw {
                     if self.one_in(2) {
                         self.number(true)
                     } else {
-                        json!({ "t": "str", "v": self.pick(KEYS) })
+                        json!({ "t": "str", "v": self.pick::<&str>(KEYS) })
                     }
                 }
                 "addf" | "subf" | "mulf" | "divf" | "add1f" | "round" if self.one_in(2) => {
@@ -763,7 +763,7 @@ impl Draw {
         for (key, texts) in parts {
             if !self.one_in(4) {
                 let part =
-                    if self.one_in(30) { self.any(1) } else { json!({ "t": "str", "v": self.pick(texts) }) };
+                    if self.one_in(30) { self.any(1) } else { json!({ "t": "str", "v": self.pick::<&str>(texts) }) };
                 entries.insert(key.to_owned(), part);
             }
         }
