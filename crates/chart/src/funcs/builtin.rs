@@ -81,8 +81,13 @@ fn index(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
     if matches!(item, Value::Nil) {
         return Err(Failure::error("index of untyped nil"));
     }
+    let mut is_byte = false;
     for index in args::rest(args, 1) {
         ctx.step(1)?;
+        if is_byte {
+            return Err(Failure::error("can't index item of type uint8"));
+        }
+        is_byte = matches!(item, Value::Str(_) | Value::Raw(_) | Value::Bytes(_));
         item = match &item {
             Value::List(list) => {
                 let position = position(ctx, index, list.items.len())?;
@@ -219,7 +224,7 @@ fn eq_others(ctx: &mut Ctx, left: &Value, right: &Value) -> Result<bool, Failure
     let (is_nil, other_is_nil) = (is_nil(left), is_nil(right));
     if of_left != of_right && of_left != "invalid" && of_right != "invalid" {
         let (left_type, right_type) = (type_name_of(ctx, left), type_name_of(ctx, right));
-        let (left, right) = (shown(ctx, left)?, shown(ctx, right)?);
+        let (left, right) = (shown(ctx, b"%s", left)?, shown(ctx, b"%v", right)?);
         return Err(Failure::error(format!(
             "non-comparable types {left}: {left_type}, {right_type}: {right}"
         )));
@@ -231,7 +236,7 @@ fn eq_others(ctx: &mut Ctx, left: &Value, right: &Value) -> Result<bool, Failure
         (Value::Host(left), Value::Host(host)) if host.kind() == "ptr" => Ok(std::rc::Rc::ptr_eq(left, host)),
         _ => {
             let right_type = type_name_of(ctx, right);
-            let right = shown(ctx, right)?;
+            let right = shown(ctx, b"%s", right)?;
             Err(Failure::error(format!("non-comparable type {right}: {right_type}")))
         }
     }
@@ -246,8 +251,8 @@ fn is_nil(value: &Value) -> bool {
     }
 }
 
-fn shown(ctx: &mut Ctx, value: &Value) -> Result<String, Failure> {
-    let bytes = fmt::sprint(ctx, std::slice::from_ref(value))?;
+fn shown(ctx: &mut Ctx, format: &[u8], value: &Value) -> Result<String, Failure> {
+    let bytes = fmt::sprintf(ctx, format, std::slice::from_ref(value))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -206,6 +206,7 @@ fn as_duration(ctx: &Ctx, value: &Value) -> Result<i64, String> {
                 Err(_) => Err(format!("could not parse duration {}", quote(text.as_bytes()))),
             }
         }
+        Value::Raw(bytes) => Err(format!("could not parse duration {}", quote(bytes))),
         Value::Nil => Err("invalid duration".to_owned()),
         Value::Int(seconds) | Value::Int64(seconds) => {
             seconds.checked_mul(SECOND).ok_or_else(|| format!("duration seconds overflow: {seconds}"))

@@ -124,7 +124,14 @@ fn calls_equal_gos() {
         }
         let ours = if fit {
             match (entry.function)(&mut ctx, &values) {
-                Ok(value) => json!({ "value": oracle::encode(&ctx, &value) }),
+                Ok(value) => {
+                    let mut value = oracle::encode(&ctx, &value);
+                    if entry.name == "keys" {
+                        // Go has them in any order, and the oracle sorts those of all maps together.
+                        value["v"].as_array_mut().unwrap().sort_by_key(ToString::to_string);
+                    }
+                    json!({ "value": value })
+                }
                 // What only this renderer refuses: keys that are not UTF-8, and few regular expressions.
                 Err(Failure::Error(message)) if message.starts_with("this renderer ") => {
                     refused += 1;

@@ -628,7 +628,9 @@ impl Draw {
             1 => json!({ "t": "bool", "v": self.one_in(2) }),
             2 => self.number(false),
             3 => json!({ "t": "float", "v": format!("{:x}", self.float().to_bits()) }),
-            4 if self.one_in(4) => raw(self.pick::<&[u8]>(&[b"\xff".as_slice(), b"a\x80b", b"\xe3\x81", b"ok\xc3"])),
+            4 if self.one_in(4) => {
+                raw(self.pick::<&[u8]>(&[b"\xff".as_slice(), b"a\x80b", b"\xe3\x81", b"ok\xc3"]))
+            }
             4..=6 => self.string(),
             7 | 8 => self.map(depth),
             9..=11 => self.list(depth),
@@ -723,7 +725,9 @@ impl Draw {
                     1 => json!({ "t": "float", "v": format!("{:x}", self.float().to_bits()) }),
                     _ => self.string(),
                 },
-                "dig" if position == 0 || self.one_in(2) => json!({ "t": "str", "v": self.pick::<&str>(KEYS) }),
+                "dig" if position == 0 || self.one_in(2) => {
+                    json!({ "t": "str", "v": self.pick::<&str>(KEYS) })
+                }
                 "dig" => self.map(0),
                 "chunk" | "concat" | "first" | "last" | "rest" | "initial" | "reverse" | "uniq"
                 | "compact" | "without" | "slice" | "append" | "prepend"
@@ -762,8 +766,11 @@ impl Draw {
         ];
         for (key, texts) in parts {
             if !self.one_in(4) {
-                let part =
-                    if self.one_in(30) { self.any(1) } else { json!({ "t": "str", "v": self.pick::<&str>(texts) }) };
+                let part = if self.one_in(30) {
+                    self.any(1)
+                } else {
+                    json!({ "t": "str", "v": self.pick::<&str>(texts) })
+                };
                 entries.insert(key.to_owned(), part);
             }
         }
