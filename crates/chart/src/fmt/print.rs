@@ -10,6 +10,7 @@ use crate::value::{Ctx, Value};
 pub(super) const LARGEST: i64 = 1_000_000;
 
 /// How one verb prints.
+#[expect(clippy::struct_excessive_bools, reason = "Go's flags")]
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) width: Option<usize>,
@@ -283,7 +284,10 @@ impl<'c> Printer<'c> {
                 text.push(' ');
                 text.push_str(prefix);
             }
-            text.push_str(&if verb == 'X' { format!("{byte:02X}") } else { format!("{byte:02x}") });
+            for digit in [byte >> 4, byte & 15] {
+                let digit = char::from_digit(digit.into(), 16).unwrap_or('0');
+                text.push(if verb == 'X' { digit.to_ascii_uppercase() } else { digit });
+            }
         }
         self.pad(text.as_bytes());
     }
@@ -318,7 +322,7 @@ impl<'c> Printer<'c> {
         let digits = format!("{number:X}");
         let mut text = format!("U+{}{digits}", "0".repeat(precision.saturating_sub(digits.len())));
         if let Some(character) = code.filter(|&code| self.flags.sharp && is_printable(code)) {
-            text.push_str(&format!(" '{character}'"));
+            text.extend([' ', '\'', character, '\'']);
         }
         self.pad_with_spaces(text.as_bytes());
     }

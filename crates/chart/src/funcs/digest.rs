@@ -30,6 +30,7 @@ fn hex(ctx: &mut Ctx, args: &[Value], digest: fn(&[u8]) -> Vec<u8>) -> Result<Va
 }
 
 /// SHA-1, for what charts name by it; it protects nothing here.
+#[expect(clippy::many_single_char_names, reason = "as the standard names them")]
 fn sha1(bytes: &[u8]) -> Vec<u8> {
     let mut state: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     let mut message = bytes.to_vec();

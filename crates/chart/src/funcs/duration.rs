@@ -220,7 +220,7 @@ fn as_duration(ctx: &Ctx, value: &Value) -> Result<i64, String> {
 }
 
 fn from_seconds(seconds: f64) -> Result<i64, String> {
-    const MOST: f64 = 9_223_372_036.854_775_807;
+    const MOST: f64 = 9_223_372_036.854_776;
     let shown = |number: f64| float(number, 'g', None);
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {}", shown(seconds)));

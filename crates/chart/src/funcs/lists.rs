@@ -218,17 +218,17 @@ fn chunk(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
 }
 
 /// The numbers of `untilStep`, refused before they are made if they are too many.
-fn numbers(ctx: &mut Ctx, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, Failure> {
-    let wrong_way = if stop < start { step >= 0 } else { step <= 0 };
+fn numbers(ctx: &mut Ctx, from: i64, to: i64, step: i64) -> Result<Vec<i64>, Failure> {
+    let wrong_way = if to < from { step >= 0 } else { step <= 0 };
     if wrong_way {
         return Ok(Vec::new());
     }
-    let distance = start.abs_diff(stop);
+    let distance = from.abs_diff(to);
     let count = usize::try_from(distance.div_ceil(step.unsigned_abs())).unwrap_or(usize::MAX);
     ctx.step(count)?;
     ctx.room(count.saturating_mul(24))?;
     let mut numbers = Vec::with_capacity(count);
-    let mut next = start;
+    let mut next = from;
     for _ in 0..count {
         numbers.push(next);
         next = next.wrapping_add(step);
@@ -236,8 +236,8 @@ fn numbers(ctx: &mut Ctx, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, 
     Ok(numbers)
 }
 
-fn until(ctx: &mut Ctx, start: i64, stop: i64, step: i64) -> Result<Value, Failure> {
-    let items: Rc<[Value]> = numbers(ctx, start, stop, step)?.into_iter().map(Value::Int).collect();
+fn until(ctx: &mut Ctx, from: i64, to: i64, step: i64) -> Result<Value, Failure> {
+    let items: Rc<[Value]> = numbers(ctx, from, to, step)?.into_iter().map(Value::Int).collect();
     Ok(Value::List(List { items, element: Element::Int }))
 }
 

@@ -27,7 +27,7 @@ table! {
     "minf" (Any; Any) => |_, args| Ok(fold_float(args, |left, right| -greater(-left, -right))),
     "floor" (Any) => |_, args| Ok(Value::Float(to_float(args::any(args, 0)).floor())),
     "ceil" (Any) => |_, args| Ok(Value::Float(to_float(args::any(args, 0)).ceil())),
-    "round" (Any, Int; Float) => round,
+    "round" (Any, Int; Float) => |_, args| Ok(Value::Float(round(args))),
     "add1f" (Any) => |ctx, args| {
         decimals(ctx, 0.0, &[args::any(args, 0).clone(), Value::Int(1)], Decimal::add)
     },
@@ -70,14 +70,14 @@ fn greater(left: f64, right: f64) -> f64 {
     }
 }
 
-fn round(_: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
+fn round(args: &[Value]) -> f64 {
     let round_on = args.get(2).map_or(0.5, to_float);
     let value = to_float(args::any(args, 0));
     let power = power_of_ten(args::int(args, 1));
     let digit = power * value;
     // Go's fraction of an infinity is not a number, as Rust's.
     let rounded = if digit.fract() >= round_on { digit.ceil() } else { digit.floor() };
-    Ok(Value::Float(rounded / power))
+    rounded / power
 }
 
 /// Go's `math.Pow(10, places)`, bit for bit.

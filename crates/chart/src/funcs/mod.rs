@@ -1,6 +1,20 @@
 //! The functions that templates call: Go's own, sprig's and Helm's.
 //!
 //! Where Go's function panics, which its templates turn into an error, the error here has the same text.
+//!
+//! What differs, on purpose:
+//!
+//! | Functions | Go | Here |
+//! |---|---|---|
+//! | `keys`, `values` | in any order | sorted |
+//! | of dates, random numbers, keys, TOML; `toYamlPretty` | done | refused |
+//! | `index` of a string; numbers of a `semver` | `uint8`; `uint64` | `int`; `int64` |
+//! | `sortAlpha` of a `[]string` | sorts the argument too | leaves it |
+//! | `slice` past the length of a list | shows what its memory holds | refused |
+//! | `set`, `unset`, `merge` of `.Values` | give it out as a plain map | keep its type |
+//! | strings that are not UTF-8 | like others | refused by functions of characters and as keys |
+//! | `printf "%p"` of a map or list | an address | refused |
+//! | regular expressions | Unicode 15 | Rust's Unicode; no more than 10 MiB compiled |
 
 mod args;
 mod builtin;

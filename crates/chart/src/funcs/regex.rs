@@ -115,14 +115,24 @@ impl Refused {
 struct Pattern {
     regex: Regex,
     names: Vec<Option<String>>,
+    weight: usize,
+}
+
+impl Pattern {
+    /// Notes a search through what is left of a text. Each may go to the end and yet find something short, and each byte may
+    /// meet every part of the pattern.
+    fn note(&self, ctx: &mut Ctx, left: usize) -> Result<(), Failure> {
+        let parts = (self.weight / 1_000).saturating_add(1);
+        ctx.step((left / 64).saturating_mul(parts).saturating_add(1))
+    }
 }
 
 fn compile(ctx: &mut Ctx, pattern: &str) -> Result<Pattern, Refused> {
     ctx.step(pattern.len().saturating_mul(20).saturating_add(100)).map_err(Refused::Failure)?;
     let translated = syntax::translate(ctx, pattern)?;
-    let built = RegexBuilder::new(&translated.pattern).nest_limit(1_000).size_limit(4 << 20).build();
+    let built = RegexBuilder::new(&translated.pattern).nest_limit(1_000).size_limit(10 << 20).build();
     match built {
-        Ok(regex) => Ok(Pattern { regex, names: translated.names }),
+        Ok(regex) => Ok(Pattern { regex, names: translated.names, weight: translated.weight }),
         Err(::regex::Error::CompiledTooBig(_)) => {
             Err(Refused::Go(format!("error parsing regexp: expression too large: `{pattern}`")))
         }
@@ -133,12 +143,12 @@ fn compile(ctx: &mut Ctx, pattern: &str) -> Result<Pattern, Refused> {
 }
 
 fn is_match(ctx: &mut Ctx, pattern: &Pattern, text: &str) -> Result<bool, Failure> {
-    ctx.step(text.len() / 8)?;
+    pattern.note(ctx, text.len())?;
     Ok(pattern.regex.is_match(text))
 }
 
 fn find(ctx: &mut Ctx, pattern: &Pattern, text: &str) -> Result<Value, Failure> {
-    ctx.step(text.len() / 8)?;
+    pattern.note(ctx, text.len())?;
     ctx.text(pattern.regex.find(text).map_or("", |found| found.as_str()))
 }
 
@@ -159,8 +169,8 @@ fn all_matches(
     let mut at = 0;
     let mut previous_end = None;
     while matches.len() < most && at <= text.len() {
+        pattern.note(ctx, text.len().saturating_sub(at))?;
         let Some(found) = pattern.regex.find_at(text, at) else { break };
-        ctx.step((found.end().saturating_sub(at) / 8).saturating_add(1))?;
         let accepted = found.end() != at || Some(found.start()) != previous_end;
         at = if found.end() == at {
             let width = width(text, at);
@@ -219,9 +229,9 @@ fn replace_all(ctx: &mut Ctx, pattern: &Pattern, args: &[Value], expands: bool) 
     let mut out = String::with_capacity(text.len());
     let (mut last_end, mut at) = (0, 0);
     while at <= text.len() {
+        pattern.note(ctx, text.len().saturating_sub(at))?;
         let Some(found) = pattern.regex.captures_at(text, at) else { break };
         let Some(whole) = found.get(0) else { break };
-        ctx.step((whole.end().saturating_sub(at) / 8).saturating_add(1))?;
         out.push_str(text.get(last_end..whole.start()).unwrap_or_default());
         if whole.end() > last_end || whole.start() == 0 {
             let before = out.len();

@@ -163,7 +163,7 @@ fn cat(ctx: &mut Ctx, args: &[Value]) -> Result<Value, Failure> {
 /// Sprig's `indent`: empty lines too are indented.
 fn indent(ctx: &mut Ctx, spaces: i64, text: &[u8]) -> Result<Vec<u8>, Failure> {
     let padding = repeated(ctx, b" ", spaces)?;
-    let lines = text.iter().filter(|&&byte| byte == b'\n').count().saturating_add(1);
+    let lines = text.split(|&byte| byte == b'\n').count();
     ctx.step(lines)?;
     ctx.room(lines.saturating_mul(padding.len()))?;
     let mut out = padding.clone();

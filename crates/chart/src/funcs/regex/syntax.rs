@@ -9,6 +9,8 @@ use crate::value::Ctx;
 pub(super) struct Translated {
     pub(super) pattern: String,
     pub(super) names: Vec<Option<String>>,
+    /// About how large the pattern is with its repeats spelt out.
+    pub(super) weight: usize,
 }
 
 /// How often repeats may multiply.
@@ -51,7 +53,10 @@ pub(super) fn translate(ctx: &mut Ctx, pattern: &str) -> Result<Translated, Refu
     if parser.groups.len() > 1 {
         return Err(error("missing closing )", pattern));
     }
-    Ok(Translated { pattern: parser.out, names: parser.names })
+    let outer = parser.groups.pop().unwrap_or_default();
+    let repeats = usize::try_from(outer.most.max(outer.atom)).unwrap_or(usize::MAX);
+    let weight = pattern.len().saturating_mul(repeats.max(1));
+    Ok(Translated { pattern: parser.out, names: parser.names, weight })
 }
 
 fn error(what: &str, expression: &str) -> Refused {
@@ -79,7 +84,7 @@ impl<'p> Parser<'p> {
 
     fn literal(&mut self, code: u32) {
         let text = match char::from_u32(code) {
-            Some(_) => format!("\\x{{{code:X}}}"),
+            Some(_) => hex(code),
             // A surrogate matches nothing.
             None => "[^\\x{0}-\\x{10FFFF}]".to_owned(),
         };
@@ -232,7 +237,7 @@ impl<'p> Parser<'p> {
                     if character == ':' {
                         self.open(&format!("(?{on}{off}:"));
                     } else if !set.is_empty() {
-                        self.out.push_str(&format!("(?{on}{off})"));
+                        self.out.extend(["(?", &on, &off, ")"]);
                     }
                     self.rest = rest;
                     return Ok(());
@@ -295,7 +300,7 @@ impl<'p> Parser<'p> {
                 if !is_posix_class(name) {
                     return Err(error("invalid character class range", &format!("[:{name}:]")));
                 }
-                content.push_str(&format!("[:{name}:]"));
+                content.extend(["[:", name, ":]"]);
                 rest = after;
                 continue;
             }
@@ -318,7 +323,7 @@ impl<'p> Parser<'p> {
             let low = if (0xd800..=0xdfff).contains(&low) { 0xe000 } else { low };
             let high = if (0xd800..=0xdfff).contains(&high) { 0xd7ff } else { high };
             if low <= high {
-                content.push_str(&format!("\\x{{{low:X}}}-\\x{{{high:X}}}"));
+                content.extend([hex(low), "-".to_owned(), hex(high)]);
             }
         }
         let content = if content.is_empty() { "[^\\x{0}-\\x{10FFFF}]" } else { &content };
@@ -327,6 +332,10 @@ impl<'p> Parser<'p> {
         self.rest = rest.get(1..).unwrap_or_default();
         Ok(())
     }
+}
+
+fn hex(code: u32) -> String {
+    format!("\\x{{{code:X}}}")
 }
 
 fn is_posix_class(name: &str) -> bool {

@@ -32,8 +32,11 @@ pub(super) fn build() -> Option<PathBuf> {
 pub(super) fn ask(program: &Path, calls: &[Json]) -> Vec<Json> {
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let input: String = calls.iter().map(|call| format!("{call}\n")).collect();
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let mut input: Vec<u8> = Vec::new();
+    for call in calls {
+        writeln!(input, "{call}").unwrap();
+    }
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
     std::fs::remove_file(program).unwrap();
