@@ -135,6 +135,7 @@ fn calls_equal_gos() {
                 // What only this renderer refuses: keys that are not UTF-8, and few regular expressions.
                 Err(Failure::Error(message)) if message.starts_with("this renderer ") => {
                     refused += 1;
+                    eprintln!("refused {}: {message}", entry.name);
                     continue;
                 }
                 Err(Failure::Error(message)) => json!({ "error": &*message }),
