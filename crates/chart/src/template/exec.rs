@@ -215,7 +215,7 @@ impl<'t> State<'t, '_> {
                 for index in 0..*end {
                     let element =
                         if matches!(value, Value::Int(_)) { Value::Int(index) } else { Value::Int64(index) };
-                    if self.iteration(branch, Slot::Invalid, Slot::Concrete(element))? == Flow::Break {
+                    if self.iteration(branch, Slot::Invalid, &Slot::Concrete(element))? == Flow::Break {
                         break;
                     }
                 }
@@ -264,14 +264,14 @@ impl<'t> State<'t, '_> {
         for (index, element) in elements {
             ran = true;
             let element = Slot::element(element, interface);
-            if self.iteration(branch, Slot::Concrete(index), element)? == Flow::Break {
+            if self.iteration(branch, Slot::Concrete(index), &element)? == Flow::Break {
                 break;
             }
         }
         Ok(ran)
     }
 
-    fn iteration(&mut self, branch: &'t Branch, index: Slot, element: Slot) -> Result<Flow, Failure> {
+    fn iteration(&mut self, branch: &'t Branch, index: Slot, element: &Slot) -> Result<Flow, Failure> {
         self.ctx.step(1)?;
         let mark = self.mark();
         let names = &branch.pipe.variables;
@@ -288,7 +288,7 @@ impl<'t> State<'t, '_> {
                 self.set_top(1, index);
             }
         }
-        let flow = self.list(&element, &branch.list)?;
+        let flow = self.list(element, &branch.list)?;
         self.variables.truncate(mark);
         Ok(flow)
     }

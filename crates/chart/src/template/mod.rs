@@ -103,14 +103,11 @@ impl Set {
 
 /// Executes the template of this name in `ctx.set`. For functions such as `include`, too.
 pub(crate) fn execute(ctx: &mut Ctx, name: &str, data: Value) -> Result<String, Failure> {
-    match ctx.set.lookup(name) {
-        Some(tree) => execute_tree(ctx, &tree, data),
-        None => {
-            let (name, root) = (text::quote(name), text::quote(ROOT));
-            let message = format!("template: no template {name} associated with template {root}");
-            Err(Failure::error(message))
-        }
+    if let Some(tree) = ctx.set.lookup(name) {
+        return execute_tree(ctx, &tree, data);
     }
+    let (name, root) = (text::quote(name), text::quote(ROOT));
+    Err(Failure::error(format!("template: no template {name} associated with template {root}")))
 }
 
 /// Executes a tree, which need not be in `ctx.set`.

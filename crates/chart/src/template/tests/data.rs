@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::value::{Ctx, Element, List, MapType, Value};
 
-/// SplitMix64.
+/// The generator `SplitMix64`.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

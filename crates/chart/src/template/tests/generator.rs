@@ -12,6 +12,8 @@ pub(super) struct Templates<'r> {
     variables: Vec<String>,
     in_range: bool,
     position: usize,
+    /// How many blocks there are in this file.
+    blocks: usize,
     /// Templates from this number on may be called, so that calls end.
     callable: usize,
     /// The templates that there are, and their numbers.
@@ -35,6 +37,7 @@ pub(super) fn sources(random: &mut Random) -> Vec<(String, String)> {
             variables: vec!["$".to_owned()],
             in_range: false,
             position,
+            blocks: 0,
             callable: 10 * (position + 1),
             known: &mut known,
             dot_is_map: true,
@@ -273,7 +276,7 @@ impl Templates<'_> {
         if self.random.one_in(2) || self.calm() && !self.wrong() {
             let collection = self
                 .random
-                .word("list 1 $.a nil¦dict \"x\" $.b \"y\" 2¦$¦3¦list¦(list $.c 2)¦list $ $ | default 3");
+                .word("list 1 $.a nil¦dict \"x\" $.b \"y\" 2¦$¦list¦(list $.c 2)¦list $ $ | default 3");
             self.push(collection);
         } else {
             self.pipeline(1);
@@ -292,7 +295,9 @@ impl Templates<'_> {
 
     fn block(&mut self, depth: usize) {
         self.open();
-        let number = 10 * self.position + self.random.below(5);
+        self.blocks += 1;
+        let number = if self.wrong() { 1 } else { self.blocks };
+        let number = 100 * self.position + number;
         let _ = write!(self.text, "block \"b{number}\" ");
         if self.calm() {
             self.push("$");
@@ -343,7 +348,7 @@ impl Templates<'_> {
             ("or", 2),
             ("nothing", 0),
         ];
-        const UNSURE: [(&str, usize); 18] = [
+        const UNSURE: [(&str, usize); 17] = [
             ("str", 1),
             ("num", 1),
             ("big", 1),
@@ -360,9 +365,11 @@ impl Templates<'_> {
             ("fail", 1),
             ("len", 1),
             ("call", 1),
-            ("nosuch", 1),
             ("tpl", 2),
         ];
+        if self.wrong() && self.random.one_in(4) {
+            return ("nosuch", 1);
+        }
         let unsure = self.rarely < 50 || self.wrong();
         let all = if unsure && self.random.one_in(3) { &UNSURE[..] } else { &SURE[..] };
         let (name, args) = all[self.random.below(all.len())];

@@ -1,6 +1,6 @@
 //! Tests of templates: facts, and a comparison with Go.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unnecessary_wraps)]
 
 mod data;
 mod facts;
