@@ -153,18 +153,6 @@ fn compare() {
             }
         }
     }
-    if std::env::var("CHART_KINDS").is_ok() {
-        let mut kinds = std::collections::BTreeMap::<String, usize>::new();
-        for error in ours.iter().filter_map(|result| result.as_ref().err()) {
-            let last = error.rsplit(": ").next().unwrap();
-            let kind: Vec<_> =
-                last.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_alphabetic())).collect();
-            *kinds.entry(kind.join(" ")).or_default() += 1;
-        }
-        for (kind, count) in kinds {
-            eprintln!("{count:6} {kind}");
-        }
-    }
     let answers = oracle.ask(requests.clone());
     let rendered = answers.iter().filter(|answer| answer.is_ok()).count();
     let mut different = 0;
