@@ -107,7 +107,8 @@ async fn cleaned(t: &Ctx) -> Result<()> {
     Ok(())
 }
 
-fn condition(kind: &str, field: &str) -> String {
+/// Where `kubectl` finds a field of a condition.
+pub(crate) fn condition(kind: &str, field: &str) -> String {
     format!("{{.status.conditions[?(@.type==\"{kind}\")].{field}}}")
 }
 

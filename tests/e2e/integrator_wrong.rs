@@ -5,36 +5,18 @@ use anyhow::{Result, ensure};
 use testbed::Session;
 use testbed::harness::{eventually, run_command};
 
-/// Gateways and bindings that lead nowhere, each in its own way, and two that are both a default.
-const BINDINGS: &str = "
+use crate::integrator::condition;
+
+fn gateway(name: &str, selector: &str, server: &str) -> String {
+    format!(
+        "---
 apiVersion: networking.istio.io/v1
 kind: Gateway
-metadata: {name: edge, namespace: wrong}
-spec:
-  selector: {istio: ingressgateway}
-  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"*/*.wrong.example.org\"]}]
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: podless, namespace: wrong}
-spec:
-  selector: {nobody: has-it}
-  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"*/*.wrong.example.org\"]}]
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: demanding, namespace: wrong}
-spec:
-  selector: {istio: ingressgateway}
-  servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"wrong/*.wrong.example.org\"]}]
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: raw, namespace: wrong}
-spec:
-  selector: {istio: ingressgateway}
-  servers: [{port: {number: 9000, name: tcp, protocol: TCP}, hosts: [\"*\"]}]
-";
+metadata: {{name: {name}, namespace: wrong}}
+spec: {{selector: {{{selector}}}, servers: [{{{server}}}]}}
+"
+    )
+}
 
 fn binding(name: &str, gateway: &str, rest: &str) -> String {
     format!(
@@ -77,16 +59,25 @@ pub(crate) async fn every_wrong_input_is_told(session: &Session) -> Result<()> {
         .await?;
 
     apply(request("alone", "", WEB) + &request("lost", "bindingRef: {name: nobody}, ", WEB)).await?;
-    told(session, "alone", "Accepted", "NoBinding", "set spec.bindingRef.name").await?;
+    told(session, "alone", "Accepted", "NoBinding", &["namespace wrong", "set spec.bindingRef.name"]).await?;
     told(
         session,
         "lost",
         "Accepted",
         "BindingNotFound",
-        "GatewayBinding nobody does not exist: correct spec.bindingRef.name",
+        &["GatewayBinding nobody does not exist: correct spec.bindingRef.name"],
     )
     .await?;
 
+    let http =
+        |hosts: &str| format!("port: {{number: 80, name: http, protocol: HTTP}}, hosts: [\"{hosts}\"]");
+    let (pods, any) = ("istio: ingressgateway", http("*/*.wrong.example.org"));
+    let gateways = [
+        gateway("edge", pods, &any),
+        gateway("podless", "nobody: has-it", &any),
+        gateway("demanding", pods, &http("wrong/*.wrong.example.org")),
+        gateway("raw", pods, "port: {number: 9000, name: tcp, protocol: TCP}, hosts: [\"*\"]"),
+    ];
     let all = "namespaces: {from: All}";
     let bindings = [
         binding("podless", "podless", all),
@@ -96,52 +87,76 @@ pub(crate) async fn every_wrong_input_is_told(session: &Session) -> Result<()> {
         binding("private", "edge", "namespaces: {from: Selector, selector: {matchLabels: {team: other}}}"),
         binding("strict", "edge", "namespaces: {from: All}\n  auth: {required: true}"),
     ];
-    apply(BINDINGS.to_owned() + &bindings.concat()).await?;
-    let of = |name: &str, spec: &str, backend: &str| {
-        request(name, &format!("bindingRef: {{name: {name}}}, {spec}"), backend)
-    };
-    let edge = |name: &str, spec: &str, backend: &str| request(name, &format!("{spec}, "), backend);
+    apply(gateways.concat() + &bindings.concat()).await?;
     let none = "auth: {type: None}, ";
+    let of = |name: &str| request(name, &format!("bindingRef: {{name: {name}}}, {none}"), WEB);
     let requests = [
-        of("podless", none, WEB),
-        of("demanding", none, WEB),
-        of("raw", none, WEB),
-        of("absent", none, WEB),
-        of("private", none, WEB),
-        of("strict", none, WEB),
+        of("podless"),
+        of("demanding"),
+        of("raw"),
+        of("absent"),
+        of("private"),
+        of("strict"),
         request("nobody", none, "{service: nobody, port: 80}"),
         request("port", none, "{service: web, port: 81}"),
         request("away", none, "{service: away, port: 80}"),
-        edge("unknown", "auth: {type: Provider, providerRef: {name: nobody}}", WEB),
+        request("unknown", "auth: {type: Provider, providerRef: {name: nobody}}, ", WEB),
         request("elsewhere", none, WEB).replace("elsewhere.wrong.example.org", "bank.example.net"),
     ];
-    // The older of the two by name, should both be made in one second.
     apply(binding("default-a", "edge", "namespaces: {from: All}\n  default: true")).await?;
     apply(binding("default-b", "edge", "namespaces: {from: All}\n  default: true")).await?;
     apply(requests.concat()).await?;
 
-    for (name, condition, reason, parts) in [
-        ("podless", "Ready", "GatewayWithoutPods", &["Gateway wrong/podless", "spec.selector"][..]),
+    for (name, kind, reason, parts) in [
+        (
+            "podless",
+            "Ready",
+            "GatewayWithoutPods",
+            &["Gateway wrong/podless", "spec.selector", "deploy a gateway"][..],
+        ),
         (
             "demanding",
             "Accepted",
             "GatewayNamespaceMismatch",
-            &["Gateway wrong/demanding", "istio-integrator/*.wrong.example.org", "servers[].hosts"],
+            &["Gateway wrong/demanding", "add istio-integrator/*.wrong.example.org to servers[].hosts"],
         ),
-        ("raw", "Accepted", "GatewayWithoutHttp", &["Gateway wrong/raw", "servers[]"]),
-        ("absent", "Ready", "GatewayNotFound", &["Gateway wrong/absent", "create it"]),
-        ("private", "Accepted", "NamespaceNotAllowed", &["GatewayBinding private", "spec.namespaces"]),
-        ("strict", "Accepted", "AuthRequired", &["binding strict", "spec.auth.type"]),
-        ("nobody", "ResolvedRefs", "ServiceNotFound", &["wrong/nobody", "backends[].service"]),
-        ("port", "ResolvedRefs", "PortNotFound", &["wrong/web", "81", "backends[].port"]),
-        ("away", "ResolvedRefs", "UnsupportedService", &["wrong/away", "ExternalName"]),
+        ("raw", "Accepted", "GatewayWithoutHttp", &["Gateway wrong/raw", "add one to servers[]"]),
+        (
+            "absent",
+            "Ready",
+            "GatewayNotFound",
+            &["Gateway wrong/absent", "create it or correct spec.gateway.istioGateway"],
+        ),
+        (
+            "private",
+            "Accepted",
+            "NamespaceNotAllowed",
+            &["GatewayBinding private", "have it admitted in spec.namespaces"],
+        ),
+        (
+            "strict",
+            "Accepted",
+            "AuthRequired",
+            &["binding strict", "spec.auth.type", "set it to Inherit or Provider"],
+        ),
+        (
+            "nobody",
+            "ResolvedRefs",
+            "ServiceNotFound",
+            &["Service wrong/nobody", "correct backends[].service"],
+        ),
+        ("port", "ResolvedRefs", "PortNotFound", &["Service wrong/web", "81", "correct backends[].port"]),
+        (
+            "away",
+            "ResolvedRefs",
+            "UnsupportedService",
+            &["Service wrong/away", "ExternalName", "in backends[].service"],
+        ),
         ("unknown", "ResolvedRefs", "ProviderNotFound", &["wrong/nobody", "spec.auth.providerRef"]),
-        ("elsewhere", "Accepted", "HostNotAllowed", &["bank.example.net", "spec.hosts"]),
-        ("alone", "Accepted", "AmbiguousDefault", &["default-a", "default-b", "spec.bindingRef.name"]),
+        ("elsewhere", "Accepted", "HostNotAllowed", &["bank.example.net", "use one in spec.hosts"]),
+        ("alone", "Accepted", "AmbiguousDefault", &["default-a", "default-b", "set spec.bindingRef.name"]),
     ] {
-        for part in parts {
-            told(session, name, condition, reason, part).await?;
-        }
+        told(session, name, kind, reason, parts).await?;
     }
     let names = ["podless", "demanding", "raw", "absent", "private", "strict", "default-a", "default-b"];
     kubectl(&[&["delete", "gatewaybindings"], &names[..]].concat()).await?;
@@ -149,14 +164,15 @@ pub(crate) async fn every_wrong_input_is_told(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a condition of a request has this reason, and a message that holds this.
-async fn told(session: &Session, name: &str, condition: &str, reason: &str, part: &str) -> Result<()> {
-    eventually(&format!("{name} to be told {reason}: … {part} …"), 60, || async {
-        let of = |field: &str| format!("{{.status.conditions[?(@.type==\"{condition}\")].{field}}}");
-        let path = format!("jsonpath={}: {}", of("reason"), of("message"));
+/// Waits until a condition of a request has this reason, and a message that holds all of this.
+async fn told(session: &Session, name: &str, kind: &str, reason: &str, parts: &[&str]) -> Result<()> {
+    eventually(&format!("{name} to be told {reason}: {}", parts.join(" … ")), 60, || async {
+        let path = format!("jsonpath={}: {}", condition(kind, "reason"), condition(kind, "message"));
         let object = format!("ingressrequest/{name}");
         let found = run_command(session.kubectl(["-n", "wrong", "get", &object, "-o", &path]), None).await?;
-        ensure!(found.starts_with(&format!("{reason}: ")) && found.contains(part), "{found}");
+        let whole =
+            found.starts_with(&format!("{reason}: ")) && parts.iter().all(|part| found.contains(part));
+        ensure!(whole, "{found}");
         Ok(())
     })
     .await

@@ -183,8 +183,9 @@ fn service(provider: &Provider, input: &Input<'_>) -> Result<(), Finding> {
         return Err(Finding::bad(Reason::ProviderServiceNotFound, message));
     };
     if facts.external_name {
-        let message =
-            format!("Service {key} is of type ExternalName: name a Service with endpoints in the cluster");
+        let message = format!(
+            "Service {key} is of type ExternalName: name one with endpoints in the cluster in spec.extAuthz.service"
+        );
         return Err(Finding::bad(Reason::UnsupportedService, message));
     }
     if !facts.ports.iter().any(|port| port.number == provider.port && port.tcp) {

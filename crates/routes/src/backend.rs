@@ -132,8 +132,9 @@ fn resolve_one<'a>(
     };
     if facts.external_name {
         let key = key();
-        let message =
-            format!("Service {key} is of type ExternalName: name a Service with endpoints in the cluster");
+        let message = format!(
+            "Service {key} is of type ExternalName: name one with endpoints in the cluster in backends[].service"
+        );
         return Err(Finding::bad(Reason::UnsupportedService, message));
     }
     if !facts.ports.iter().any(|candidate| candidate.number == *port && candidate.tcp) {

@@ -95,12 +95,7 @@ pub(crate) fn origin(
     if let Some(entry) = elsewhere.first() {
         return Err(Finding::bad(Reason::GatewayNamespaceMismatch, namespace_message(key, entry, settings)));
     }
-    let mut covered = facts
-        .servers
-        .iter()
-        .filter(|server| mode_is_http(server))
-        .flat_map(|server| &server.hosts)
-        .peekable();
+    let mut covered = http_hosts(facts).peekable();
     if covered.peek().is_none() {
         return Err(without_http(key));
     }
@@ -113,6 +108,11 @@ pub(crate) fn origin(
 
 fn mode_is_http(server: &GatewayServer) -> bool {
     mode(server).is_some()
+}
+
+/// The entries of `hosts` of the servers that read requests.
+fn http_hosts(facts: &GatewayFacts) -> impl Iterator<Item = &String> + Clone {
+    facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts)
 }
 
 fn without_http(key: &ObjectKey) -> Finding {
@@ -187,8 +187,7 @@ fn asks_nothing(mode: &str) -> bool {
 
 /// Why no host at all can be served through this gateway, or `None`.
 pub(crate) fn reach_problem(key: &ObjectKey, facts: &GatewayFacts, settings: &Settings) -> Option<Finding> {
-    let mut entries =
-        facts.servers.iter().filter(|server| mode_is_http(server)).flat_map(|server| &server.hosts);
+    let mut entries = http_hosts(facts);
     let Some(first) = entries.clone().next() else {
         return Some(without_http(key));
     };

@@ -140,6 +140,10 @@ pub fn main(tests: &[Test]) -> ExitCode {
     let inside = std::env::var_os(INSIDE).map(PathBuf::from);
     let part = std::env::var(PART).ok();
     let tests: Vec<Test> = tests.into_iter().filter(|test| in_part(part.as_deref(), test.name)).collect();
+    if let Some(part) = part.filter(|_| tests.is_empty()) {
+        eprintln!("{PART}: no test's name begins with {part:?}");
+        return ExitCode::from(101);
+    }
     let selected = tests.iter().any(|t| selects(&args, t.name));
     if inside.is_none() && selected && !args.list {
         return outside().unwrap_or_else(|error| {
@@ -331,8 +335,8 @@ where
             Err(error) if Instant::now() > deadline => {
                 return Err(error).with_context(|| format!("after {seconds} s, still not: {what}"));
             }
-            // An attempt is often a kubectl, which takes a processor for a while. On a busy machine, tests that ask without a
-            // rest would keep each other from what they wait for.
+            // An attempt is often a kubectl, which keeps a processor busy. Resting in proportion bounds the share that a test
+            // takes while it waits, also where a busy machine makes each attempt slow.
             Err(_) => tokio::time::sleep((start.elapsed() * 2).clamp(SHORTEST_REST, LONGEST_REST)).await,
         }
     }
