@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use testbed::harness::{Ctx, Test, eventually};
 use testbed::{Options, test};
 
 use crate::auth_watchman::Watchman;
 use crate::auth_world::{LOGIN, PROVIDER, World, prepared, protected, reached_web, request};
+use crate::integrator_orders::api;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
@@ -21,6 +23,11 @@ pub(crate) fn tests() -> Vec<Test> {
 const ROOT: &str = "istio-system";
 const OWN: &str = "istio-integrator";
 
+/// The filters of the root namespace. Written more than a hundred times in a test, which is too often for a kubectl each.
+fn filters(t: &Ctx) -> Api<DynamicObject> {
+    api(t, "networking.istio.io/v1alpha3", "EnvoyFilter", ROOT)
+}
+
 /// What the proxies got last is told in the header `server` of every answer: a number.
 struct Epoch {
     number: usize,
@@ -31,11 +38,11 @@ impl Epoch {
     /// comes if the proxy refuses it.
     async fn advance(&mut self, t: &Ctx, world: &World, patience: Duration) -> Result<bool> {
         self.number += 1;
-        let name = format!("epoch-{}", self.number);
+        let (name, object) = (format!("epoch-{}", self.number), format!("epoch-{}", world.namespace));
         let filter = json!({
             "apiVersion": "networking.istio.io/v1alpha3",
             "kind": "EnvoyFilter",
-            "metadata": {"name": format!("epoch-{}", world.namespace)},
+            "metadata": {"name": object},
             "spec": {
                 "workloadSelector": {"labels": {"gateway": world.namespace}},
                 "configPatches": [{
@@ -54,7 +61,7 @@ impl Epoch {
                 }],
             },
         });
-        t.kubectl_with(&["-n", ROOT, "apply", "-f", "-"], Some(&filter.to_string())).await?;
+        filters(t).patch(&object, &PatchParams::apply("e2e"), &Patch::Apply(filter)).await?;
         let deadline = std::time::Instant::now() + patience;
         while std::time::Instant::now() < deadline {
             let reply = world.get("/nothing/is/here", "").await;
@@ -213,10 +220,8 @@ async fn no_chain_taken_apart_opens_anything(t: Ctx) -> Result<()> {
         let watchman = Watchman::start(&world);
         let (faults, mut refused) = (faults(&whole)?, 0);
         for fault in &faults {
-            let patch = json!({"spec": {"configPatches": fault.patches}}).to_string();
-            let args =
-                ["-n", ROOT, "patch", "envoyfilter", chain.as_str(), "--type=merge", "-p", patch.as_str()];
-            t.kubectl(&args).await?;
+            let patch = json!({"spec": {"configPatches": fault.patches}});
+            filters(&t).patch(&chain, &PatchParams::default(), &Patch::Merge(patch)).await?;
             let taken = epoch.advance(&t, &world, Duration::from_secs(3)).await?;
             let (without, with) = stays_closed(&world, &fault.what).await?;
             println!(

@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-fn api(t: &Ctx, api_version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
+pub(crate) fn api(t: &Ctx, api_version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     Api::namespaced_with(t.client.clone(), namespace, &resource)
