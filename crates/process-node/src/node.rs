@@ -36,8 +36,14 @@ const CAPACITY: [(&str, &str); 4] =
     [("cpu", "64"), ("memory", "64Gi"), ("pods", "500"), ("ephemeral-storage", "256Gi")];
 
 /// What containers get of a resource unless they say otherwise (`resourceFieldRef` without a limit).
-pub(crate) fn allocatable(resource: &str) -> Option<&'static str> {
-    CAPACITY.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| *quantity)
+///
+/// Of processors that is what the machine has, where kubelet gives what the node offers: programs make themselves as many
+/// threads. Istio sets `GOMAXPROCS` and Envoy's `--concurrency` from it, and each gateway had 64 workers.
+pub(crate) fn without_limit(resource: &str) -> Option<String> {
+    if resource == "cpu" {
+        return std::thread::available_parallelism().ok().map(|count| count.to_string());
+    }
+    CAPACITY.iter().find(|(name, _)| *name == resource).map(|(_, quantity)| (*quantity).to_owned())
 }
 
 /// Registers the node. Returns when the API server has it as Ready.

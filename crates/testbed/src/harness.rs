@@ -151,9 +151,8 @@ pub fn main(tests: &[Test]) -> ExitCode {
             ExitCode::from(101)
         });
     }
-    // Tests mostly wait for a cluster, so that two on two cores would leave it idle. Many have a cluster of their own: with
-    // six of them side by side, a test that takes 90 s alone ran into its limit of 420 s.
-    args.test_threads.get_or_insert(4);
+    // Tests mostly wait for a cluster; two threads on two cores would leave it idle.
+    args.test_threads.get_or_insert(6);
     let trials = tests
         .into_iter()
         .map(|test| {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, ObjectFieldSelector, Pod, ResourceFi
 use kube::ResourceExt as _;
 
 use super::quantity;
-use crate::node::allocatable;
+use crate::node::without_limit;
 
 /// A Pod with what only its node knows.
 #[derive(Clone, Copy)]
@@ -73,17 +73,17 @@ impl Fields<'_> {
         let quantity = match list {
             "limits" => resources
                 .and_then(|resources| resources.limits.as_ref()?.get(resource))
-                .map(|quantity| quantity.0.as_str())
-                .or_else(|| allocatable(resource)),
+                .map(|quantity| quantity.0.clone())
+                .or_else(|| without_limit(resource)),
             "requests" => resources
                 .and_then(|resources| resources.requests.as_ref()?.get(resource))
-                .map(|quantity| quantity.0.as_str())
-                .or(Some("0")),
+                .map(|quantity| quantity.0.clone())
+                .or_else(|| Some("0".to_owned())),
             _ => None,
         };
         let divisor = selector.divisor.as_ref().map(|divisor| divisor.0.as_str());
         quantity
-            .and_then(|quantity| quantity::divided(quantity, divisor))
+            .and_then(|quantity| quantity::divided(&quantity, divisor))
             .map(|number| number.to_string())
             .ok_or_else(|| format!("resourceFieldRef {:?} is not supported", selector.resource))
     }
@@ -140,10 +140,11 @@ mod tests {
             ObjectFieldSelector { field_path: "spec.priority".to_owned(), ..ObjectFieldSelector::default() };
         assert!(fields.field(&selector).is_err());
 
+        let processors = std::thread::available_parallelism().unwrap().to_string();
         for (container, resource, divisor, expected) in [
             ("one", "limits.cpu", "0", "2"),
             ("one", "limits.memory", "1Mi", "1024"),
-            ("two", "limits.cpu", "1", "64"),
+            ("two", "limits.cpu", "1", processors.as_str()),
             ("two", "requests.memory", "1", "0"),
         ] {
             let selector = json!({"containerName": container, "resource": resource, "divisor": divisor});
