@@ -290,7 +290,7 @@ impl Session {
         S: AsRef<std::ffi::OsStr>,
     {
         let mut command = Command::new(self.tools.kubernetes.join("kubectl"));
-        command.args(args);
+        command.args(args).envs(crate::command::GO_COMMAND);
         self.set_environment(&mut command);
         command
     }

