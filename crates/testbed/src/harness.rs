@@ -153,6 +153,9 @@ pub fn main(tests: &[Test]) -> ExitCode {
     }
     // Tests mostly wait for a cluster; two threads on two cores would leave it idle.
     args.test_threads.get_or_insert(6);
+    // Those that may take long first: begun last, they would run alone in the end.
+    let mut tests = tests;
+    tests.sort_by_key(|test| std::cmp::Reverse(test.limit));
     let trials = tests
         .into_iter()
         .map(|test| {
